@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that use memory which the driver has not allocated, and such memory.
+//! Kernels that use memory which the driver has not allocated, and helpers that make such memory.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::lists::{List, NONE};
 use crate::ze::{self, Gpu};
 use crate::{call, check};
 
-/// What [`Guest`] runs.
+/// The kernels of [`Guest`].
 const KERNELS: &str = "
     kernel void add(global uint *data, uint term, uint n)
     {
@@ -76,7 +76,7 @@ impl Guest {
         Self::on(Gpu::new())
     }
 
-    /// With this context.
+    /// Uses this context.
     pub fn on(gpu: Gpu) -> Self {
         static CODE: OnceLock<Vec<u8>> = OnceLock::new();
         let code = CODE.get_or_init(|| ze::spirv_from(KERNELS));
@@ -116,19 +116,19 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // As for what else the tests make.
+        // A failure here, after a failed test, must not hide that test's failure.
         let _ = call!(zeModuleDestroy(self.module));
     }
 }
 
-/// What a device says that it can do with memory of the system.
+/// The device's capabilities for memory of the system.
 pub fn capabilities(device: ze_device_handle_t) -> ze_memory_access_cap_flags_t {
     let mut access = ze_device_memory_access_properties_t::default();
     check!(zeDeviceGetMemoryAccessProperties(device, &raw mut access));
     access.sharedSystemAllocCapabilities
 }
 
-/// Whether kernels reach memory of the system here: what programs ask before they rely on it.
+/// Whether kernels can access memory of the system here: programs query this before they rely on it.
 pub fn reached() -> bool {
     capabilities(ze::device()).contains(ze_memory_access_cap_flags_t::ZE_MEMORY_ACCESS_CAP_FLAG_RW)
 }
@@ -146,7 +146,7 @@ pub struct Pages(pub *mut u8, pub usize);
 pub const PAGE: usize = 4096;
 
 impl Pages {
-    /// Pages that were not touched yet.
+    /// Pages that were not accessed yet.
     pub fn new(bytes: usize) -> Self {
         Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
@@ -168,7 +168,7 @@ impl Pages {
         (fd, Self::map(bytes, libc::MAP_SHARED, fd))
     }
 
-    /// Says what may be done to a page.
+    /// Sets the protection of a page.
     pub fn protect(&self, page: usize, access: c_int) {
         // SAFETY: the page is ours, and no reference to it exists.
         assert_eq!(unsafe { libc::mprotect(self.0.add(page * PAGE).cast(), PAGE, access) }, 0);
@@ -177,7 +177,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: they are ours, and the commands that named them are complete.
+        // SAFETY: they are ours, and the commands that used them are complete.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-top`, for tests that look at a live process with it: this one, or one that they have started.
+//! `tally-top`, for tests that inspect a live process with it: this one, or one that they have started.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::ze;
 
-/// What a child needs in its environment to be looked at.
+/// The variable that a child needs in its environment to be inspected.
 pub const VARIABLE: (&str, &str) = ("TALLY_TOP", "1");
-/// The time for which [`until`] looks.
+/// The time limit of [`until`].
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs `tally-top`, which lies beside the driver, or in the folder above if Cargo has put only the driver
@@ -28,14 +28,14 @@ pub fn top(arguments: &[&str]) -> Output {
         .expect("tally-top runs")
 }
 
-/// All that it said.
+/// All its output.
 pub fn text(output: &Output) -> String {
     let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Looks at this process until what is shown is `enough`; answers what was shown last. The process
-/// has [`VARIABLE`] in its environment.
+/// Runs `tally-top` on this process until its output is `enough`, and returns the last output. The
+/// process has [`VARIABLE`] in its environment.
 pub fn until(enough: impl Fn(&str) -> bool) -> String {
     let process = std::process::id().to_string();
     let end = Instant::now() + PATIENCE;
@@ -48,7 +48,7 @@ pub fn until(enough: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// Waits until so many queues of this process have parked.
+/// Waits until this many queues of this process have parked.
 ///
 /// # Panics
 /// If they do not.

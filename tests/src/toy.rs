@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A toy driver: the smallest thing that can run programs as the architecture describes.
+//! A toy driver: the smallest implementation that can run programs as the architecture describes.
 //!
-//! It shares nothing with the [model](crate::model) but the arithmetic of commands. Where the
-//! model has a graph, the toy has what a driver has: counter slots that grow, bases of executions,
-//! events that are pairs of slot and value, rings, and conditions that are looked at again and
-//! again. So the two can disagree, and each [`Fault`] makes them.
+//! It shares nothing with the [model](crate::model) but the arithmetic of commands. Where the model has
+//! a graph, the toy has the parts of a driver: counter slots that grow, bases of executions, events
+//! that are pairs of slot and value, rings, and conditions that are polled. So the two can disagree,
+//! and each [`Fault`] makes them.
 
 mod calls;
 pub mod device;
@@ -19,14 +19,13 @@ use device::{Change, Condition, Device, Packet, Slot};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The time for which a host wait stands still, with other threads running, before it is called a
-/// hang.
+/// The time that a host wait makes no progress, with other threads running, before it counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Most device steps between two calls.
+/// The maximum number of device steps between two calls.
 const STEPS_BETWEEN_CALLS: usize = 6;
 
-/// What each append adds to an aggregated event's word.
+/// The increment of each append to an aggregated event's word.
 const INCREMENT: u64 = 3;
 /// The value that completes an external event.
 const FINAL_VALUE: u64 = 10;
@@ -44,7 +43,7 @@ enum Event {
     CounterBased(Pair),
     /// A pair of the user's word and its final value, which is not replaced.
     Aggregated(Pair),
-    /// Another event's pair as it was once.
+    /// The state that another event had when it was opened.
     Opened(Pair),
     Regular(usize),
     Destroyed,
@@ -64,9 +63,9 @@ struct RecordedCommand {
     waits: Vec<RecordedWait>,
     signal: Option<EventId>,
     early: Option<u32>,
-    /// The slot that its times go to.
+    /// The slot for its times.
     timestamp: Option<usize>,
-    /// The slot whose times it reads, and the place that it writes them to.
+    /// The slot whose times it reads, and the place to which it writes them.
     reads: Option<(usize, usize)>,
 }
 
@@ -93,7 +92,7 @@ struct List {
     /// The ring of an immediate list, and the last stream there.
     ring: usize,
     stream: usize,
-    /// What a regular list holds.
+    /// The recording of a regular list.
     recording: usize,
 }
 
@@ -103,11 +102,11 @@ struct Word {
     slot: Slot,
     /// The event is complete when the word is at least this.
     value: u64,
-    /// What a signal does to it.
+    /// The change that a signal makes to it.
     signal: Option<Change>,
 }
 
-/// A CB event whose state is to be replaced when a packet is complete: only by a fault.
+/// A CB event whose state is replaced only when a packet is complete: because of a fault.
 #[derive(Debug)]
 struct LateReplacement {
     event: EventId,
@@ -123,7 +122,7 @@ struct State {
     lists: Vec<Option<List>>,
     recordings: Vec<Recording>,
     events: Vec<Event>,
-    /// For each event that has one, the user's word; it stays when the event is gone.
+    /// For each event that has one, the user's word; it stays after the event is destroyed.
     words: Vec<Option<Word>>,
     /// For each event, whether it has times, and the slot that they are in.
     timestamps: Vec<(bool, Option<usize>)>,
@@ -146,7 +145,7 @@ pub struct Toy {
 }
 
 impl Toy {
-    /// Makes one for programs on one thread: all that happens follows from the seed.
+    /// Creates one for programs on one thread: the seed determines everything.
     #[must_use]
     pub fn new(seed: u64, fault: Option<Fault>) -> Self {
         let state = State {
@@ -166,7 +165,7 @@ impl Toy {
         Toy { state: Mutex::new(state), changed: Condvar::new(), threaded: false }
     }
 
-    /// Makes one for programs on several threads: a wait that cannot go on waits for their calls.
+    /// Creates one for programs on several threads: a wait that cannot continue waits for their calls.
     #[must_use]
     pub fn threaded(seed: u64, fault: Option<Fault>) -> Self {
         Toy { threaded: true, ..Toy::new(seed, fault) }
@@ -187,7 +186,7 @@ impl Toy {
         answer
     }
 
-    /// Runs the device until it is done; `false` when nothing is left that could make it so.
+    /// Runs the device until `done` holds; `false` when nothing is left that could make it hold.
     fn run_until(&self, done: impl Fn(&State) -> bool) -> bool {
         let mut state = self.lock();
         loop {
@@ -234,7 +233,7 @@ impl State {
     }
 
     fn run_a_little(&mut self) {
-        // Now and then until nothing moves, so that a query sees all that can be ready.
+        // Now and then it runs until nothing moves, so that a query sees everything that can be ready.
         let steps = match self.device.below(8) {
             0 => usize::MAX,
             1..=4 => 0,
@@ -380,7 +379,7 @@ impl State {
         packet
     }
 
-    /// What a command does to a word of the user's.
+    /// The change that a command makes to a word of the user's.
     fn change(&self, command: &RecordedCommand) -> Option<(Slot, Change)> {
         match (command.op, command.signal) {
             (Op::ResetEvent(event), _) => self.word(event).map(|word| (word.slot, Change::Set(0))),
@@ -444,7 +443,7 @@ impl State {
         Ok(desc.kind == ListKind::ImmediateSynchronous)
     }
 
-    /// An execution as a new stream of a ring, which starts when some conditions hold.
+    /// Starts an execution as a new stream of a ring, once some conditions hold.
     fn execute(&mut self, ring: usize, list: ListId, mut entry: Vec<Condition>) -> Answered<usize> {
         let &mut List { desc, recording: id, .. } = self.list(list)?;
         let recording = &self.recordings[id];
@@ -456,7 +455,7 @@ impl State {
             _ if self.faulty(Fault::BaseOffByOne) => (recording.base + signals).saturating_sub(1),
             _ => recording.base + signals,
         };
-        // Waits are bound before this execution is the latest one, except those for itself.
+        // Waits are bound before this execution becomes the latest one, except those for itself.
         let commands = recording.commands.clone();
         let mut packets: Vec<Packet> =
             commands.iter().map(|command| self.packet(&self.without_own(id, command))).collect();
@@ -489,7 +488,8 @@ impl State {
         Ok(stream)
     }
 
-    /// An in-order list meets waits for its own earlier commands by its order.
+    /// Without the waits for the list's own earlier commands, which an in-order list meets by its
+    /// order.
     fn without_own(&self, own: usize, command: &RecordedCommand) -> RecordedCommand {
         let mut command = command.clone();
         for wait in &mut command.waits {
@@ -525,7 +525,7 @@ impl State {
         self.device.cells.len() - 1
     }
 
-    /// What a host wait on the object waits for, decided when it is called.
+    /// The target of a host wait on the object, determined when it is called.
     fn target(&mut self, object: Object) -> Answered<Target> {
         Ok(match object {
             Object::List(list) => {
@@ -557,7 +557,7 @@ impl State {
     }
 }
 
-/// Sets an element; threads create objects in any order, so those before it may still be missing.
+/// Sets an element; threads create objects in any order, so earlier ones may still be missing.
 fn put<T>(all: &mut Vec<T>, index: usize, item: T, missing: impl FnMut() -> T) {
     if all.len() <= index {
         all.resize_with(index + 1, missing);

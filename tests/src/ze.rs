@@ -8,15 +8,15 @@
 //! let answer = call!(zeCommandListClose(list));      // the ze_result_t, for tests of refusals
 //! ```
 //!
-//! Functions are found in the loader or, where it is too old to know them, with
+//! Functions are looked up in the loader or, if it is too old to know them, with
 //! zeDriverGetExtensionFunctionAddress. The driver is `$TALLY_LIBRARY`, or the one that was built
 //! beside the test; the compiler is `$TALLY_COMPILER`, likewise.
 //!
-//! For tests of loaders there is more: `$TALLY_LIBRARY` may name several drivers, as the loader takes
-//! them (`a.so,b.so`), and `$TALLY_TEST_DRIVER` says which of them is used, from 0; if it is empty,
-//! the loader looks for drivers by itself. `$TALLY_TEST_LAUNCHER` is the command, split at spaces,
-//! that starts this program under another loader, and so has to start its children. `$TALLY_TEST_FILES`
-//! is this crate's folder where the programs do not run beside the sources.
+//! Tests of loaders have further settings: `$TALLY_LIBRARY` may name several drivers, in the loader's
+//! format (`a.so,b.so`), and `$TALLY_TEST_DRIVER` is the index of the one to use, from 0; if it is
+//! empty, the loader looks for drivers by itself. `$TALLY_TEST_LAUNCHER` is the command, split at
+//! spaces, that started this program under another loader; children are started with it too.
+//! `$TALLY_TEST_FILES` is this crate's folder if the programs do not run beside the sources.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -39,7 +39,7 @@ macro_rules! call {
             // SAFETY: the address is that of the function of this name, which has this type.
             unsafe { std::mem::transmute::<*mut std::ffi::c_void, tally_ze::functions::$name>(address) }
         });
-        // SAFETY: the tests pass pointers that are good for the call, or wrong in ways that a driver
+        // SAFETY: the tests pass pointers that are valid for the call, or wrong in ways that a driver
         // has to notice.
         // Arguments are values and raw pointers; unsafe code in them would be as visible here.
         #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
@@ -47,7 +47,7 @@ macro_rules! call {
     }};
 }
 
-/// Does the same as [`call!`], and panics unless the answer is ZE_RESULT_SUCCESS.
+/// Does the same as [`call!`], and panics unless the result is ZE_RESULT_SUCCESS.
 #[macro_export]
 macro_rules! check {
     ($name:ident($($arg:expr),* $(,)?)) => {{
@@ -58,8 +58,8 @@ macro_rules! check {
     }};
 }
 
-/// Does the same as [`call!`], and panics unless the answer is the named code and the description
-/// tells why.
+/// Does the same as [`call!`], and panics unless the result is the named code and the description gives
+/// a reason.
 #[macro_export]
 macro_rules! refused {
     ($code:ident, $name:ident($($arg:expr),* $(,)?)) => {{
@@ -71,11 +71,11 @@ macro_rules! refused {
     }};
 }
 
-/// After so many seconds a child hangs, as `timeout` takes it. Only that: endless kernels end after two
-/// minutes on an emulated machine whose kernel checks itself.
+/// The time in seconds, as an argument of `timeout`, after which a child counts as hung. It is no other
+/// limit: endless kernels end after two minutes on an emulated machine whose kernel checks itself.
 pub const CHILD_SECONDS: &str = "600";
 
-/// The loader, opened with the driver as its only one.
+/// The loader, opened with the driver under test as its only one.
 struct Loader(*mut c_void);
 
 // SAFETY: the handle of a shared object may be used by any thread; it is never closed.
@@ -86,7 +86,8 @@ unsafe impl Sync for Loader {}
 fn loader() -> &'static Loader {
     static LOADER: OnceLock<Loader> = OnceLock::new();
     LOADER.get_or_init(|| {
-        // SAFETY: the tests of a program come here first of all, so no other thread reads the environment.
+        // SAFETY: the tests of a program call this before anything else, so no other thread reads the
+        // environment.
         unsafe {
             match library() {
                 library if library.as_os_str().is_empty() => {
@@ -97,8 +98,8 @@ fn loader() -> &'static Loader {
             if let (None, Some(file)) = (env::var_os("TALLY_COMPILER"), beside("tally-compiler")) {
                 env::set_var("TALLY_COMPILER", file);
             }
-            // Tests see what the driver builds now, not what the user's cache has; those of the cache
-            // name one of their own.
+            // Tests use what the driver builds now, not the user's cache; tests of the cache name one
+            // of their own.
             if env::var_os("TALLY_CACHE").is_none() {
                 env::set_var("TALLY_CACHE", "0");
             }
@@ -120,8 +121,8 @@ pub fn library() -> PathBuf {
     found.expect("libze_tally.so is not beside the tests: run cargo build first")
 }
 
-/// This test program. Under another loader its dynamic linker is what the kernel has started, so the
-/// name that the program was started by is asked first.
+/// This test program. Under another loader the kernel has started its dynamic linker, so the name with
+/// which the program was started takes precedence.
 fn program() -> PathBuf {
     let name = env::args_os().next().map(PathBuf::from).and_then(|it| it.canonicalize().ok());
     name.unwrap_or_else(|| env::current_exe().expect("Linux knows the program's file"))
@@ -157,16 +158,16 @@ pub fn function(name: &'static str) -> *mut c_void {
     address
 }
 
-/// What the driver says of this thread's last error.
+/// The driver's description of this thread's last error.
 pub fn description() -> String {
-    // Loader 1.8.12 has a slot for the function but does not always know it: ask the driver.
+    // Loader 1.8.12 has a slot for the function but does not always know it, so this asks the driver.
     static DRIVERS: OnceLock<functions::zeDriverGetLastErrorDescription> = OnceLock::new();
     let function = DRIVERS.get_or_init(|| {
         let mut address = ptr::null_mut();
         let name = c"zeDriverGetLastErrorDescription".as_ptr();
         let result = call!(zeDriverGetExtensionFunctionAddress(driver(), name, &raw mut address));
         assert_eq!(result, ze_result_t::ZE_RESULT_SUCCESS);
-        // SAFETY: the driver answers with the function of this name.
+        // SAFETY: the driver returns the function of this name.
         unsafe {
             std::mem::transmute::<*mut c_void, functions::zeDriverGetLastErrorDescription>(address)
         }
@@ -178,7 +179,7 @@ pub fn description() -> String {
         // The driver does not know handles that the loader has wrapped.
         return String::new();
     }
-    // SAFETY: the driver answers with a string that is good until this thread's next error.
+    // SAFETY: the driver returns a string that is valid until this thread's next error.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -204,14 +205,14 @@ fn drivers() -> Vec<ze_driver_handle_t> {
     drivers[..count as usize].to_vec()
 }
 
-/// Whether the device is the kernel module's, as `TALLY_LANE=drm` says: it then sees of the process
-/// what is bound for it, and nothing else.
+/// Whether the device is the kernel module's, according to `TALLY_LANE=drm`: it then can access only
+/// the memory of the process that is bound for it.
 pub fn on_kernel_lane() -> bool {
     env::var_os("TALLY_LANE").is_some_and(|lane| lane == "drm")
 }
 
-/// Whether the host reads and writes what `zeMemAllocDevice` answers, which the specification does not
-/// promise: not on the adversarial device behind the kernel module.
+/// Whether the host can access memory of `zeMemAllocDevice`, which the specification does not
+/// guarantee: it cannot on the adversarial device behind the kernel module.
 pub fn host_sees_device_memory() -> bool {
     !(on_kernel_lane() && env::var_os("TALLY_CHAOS").is_some())
 }
@@ -302,7 +303,7 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // A context that a failing test leaves behind must not hide the failure.
+        // A failure here, after a failed test, must not hide that test's failure.
         let _ = call!(zeContextDestroy(self.context));
     }
 }
@@ -347,7 +348,7 @@ pub fn spirv_from_with(source: &str, arguments: &[&str]) -> Vec<u8> {
     let file = env::temp_dir().join(format!("tally-test-{}-{number}.cl", std::process::id()));
     std::fs::write(&file, source).expect("a temporary file can be written");
     let spirv = spirv_of(&file, arguments);
-    // A file that stays is litter, not a failure.
+    // If the file stays, that is no failure.
     let _ = std::fs::remove_file(&file);
     spirv
 }
@@ -408,7 +409,7 @@ impl<T: Copy> Usm<T> {
     /// An element, as it is now.
     pub fn get(&self, i: usize) -> T {
         assert!(i < self.len);
-        // SAFETY: the element is in the allocation; a volatile read takes what the device wrote.
+        // SAFETY: the element is in the allocation; a volatile read sees the device's writes.
         unsafe { self.ptr.add(i).read_volatile() }
     }
 
@@ -432,21 +433,21 @@ impl<T: Copy> Usm<T> {
 
 impl<T> Drop for Usm<T> {
     fn drop(&mut self) {
-        // As for a context.
+        // See `Gpu`.
         let _ = call!(zeMemFree(self.context, self.ptr.cast()));
     }
 }
 
-// SAFETY: the memory is shared with a GPU anyway; the tests synchronise as Level Zero asks for.
+// SAFETY: the memory is shared with a GPU anyway; the tests synchronise as Level Zero requires.
 unsafe impl<T: Send> Send for Usm<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send> Sync for Usm<T> {}
 
 /// Runs one ignored test of this test program in a process of its own, with more variables in its
-/// environment, and answers what it printed.
+/// environment, and returns its output.
 ///
 /// # Panics
-/// If the test fails there, with what it printed.
+/// If the test fails there; the message has its output.
 pub fn in_child(test: &str, variables: &[(&str, &str)]) -> String {
     in_child_under(&[], test, variables)
 }
@@ -463,13 +464,13 @@ pub fn in_child_under(command: &[&str], test: &str, variables: &[(&str, &str)]) 
     said
 }
 
-/// Does the same as [`in_child_under`], however it ends.
+/// Does the same as [`in_child_under`], and returns how it ended.
 ///
 /// # Panics
 /// If it can't be started.
 pub fn child(command: &[&str], test: &str, variables: &[(&str, &str)]) -> Output {
     let launcher = env::var("TALLY_TEST_LAUNCHER").unwrap_or_default();
-    // A driver that hangs there is to fail this test, not to stop all of them.
+    // A driver that hangs there must fail this test, not block all of them.
     Command::new("timeout")
         .args(["--foreground", "--signal=KILL", CHILD_SECONDS])
         .args(command)

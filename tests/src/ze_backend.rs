@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs on the real driver, through the stock loader.
 //!
-//! Each program gets memory and objects of its own in one context. What it leaves behind is
-//! destroyed when all of it is complete; after a hang it is leaked instead, since the device may
-//! still write to it.
+//! Each program gets memory and objects of its own in one context. Its objects are destroyed when all
+//! its work is complete; after a hang they are leaked instead, since the device may still write to
+//! them.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -29,30 +29,30 @@ pub mod partner;
 use events::{End, Made};
 use partner::{Kind, Shared};
 
-/// The time that a wait may take before it counts as a hang, in ns: on a machine with much else to do, and
-/// less than a partner may take to answer. Who looks for hangs, says in [`HANG_VARIABLE`] how long, in ms.
+/// The time that a wait may take before it counts as a hang, in ns: enough for a busy machine, and less
+/// than a partner's limit. A test that looks for hangs sets it in [`HANG_VARIABLE`], in ms.
 const HANG: u64 = 30_000_000_000;
 /// See [`HANG`].
 pub const HANG_VARIABLE: &str = "TALLY_TEST_HANG_MS";
-/// The time to wait for what a program that has failed leaves behind, in ns.
+/// The time to wait for the remaining work of a failed program, in ns.
 const LEFT: u64 = 300_000_000;
-/// Turns of the loop in slow kernels: tens of microseconds.
+/// Iterations of the loop in slow kernels: tens of microseconds.
 const SPIN: u32 = 20_000;
 /// The same for functions of the host.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Elements of 4 bytes between two cells: no cache line is shared.
 const STRIDE: usize = 16;
-/// Events that a program has at most, in all its time.
+/// The maximum number of events that a program creates.
 const WORDS: usize = 256;
 /// Elements of 8 bytes between two words.
 const WORD_STRIDE: usize = 8;
 /// External events are complete at some value above this.
 const FINAL_VALUE: u64 = 10;
 
-/// Programs so far.
+/// The number of programs so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The context and the kernels, once for all programs of a process.
+/// The context and the kernels, created once for all programs of a process.
 struct World {
     gpu: Gpu,
     module: ze_module_handle_t,
@@ -60,8 +60,8 @@ struct World {
     add: Kernels,
 }
 
-/// Kernel objects of one name, one for each call that goes on at the same time: a synchronous
-/// append may last until another thread has appended.
+/// Kernel objects of one name, one for each concurrent call: a synchronous append may last until
+/// another thread has appended.
 struct Kernels {
     name: &'static str,
     free: Mutex<Vec<ze_kernel_handle_t>>,
@@ -114,18 +114,18 @@ pub struct Driver {
     lists: Names<ListId, (ze_command_list_handle_t, ListKind)>,
     queues: Names<QueueId, ze_command_queue_handle_t>,
     events: Names<EventId, Made>,
-    /// The number of this program among those that the process runs.
+    /// The number of this program in the process.
     number: u64,
-    /// What other processes may open.
+    /// The events that other processes may open.
     shared: Names<EventId, Shared>,
-    /// Host calls on shared events so far: every second one is another process's, and every fourth one
-    /// is done there by its device.
+    /// The number of host calls on shared events so far: another process makes every second one, and
+    /// every fourth one is done there by its device.
     turns: AtomicU64,
-    /// What functions of the host are called with.
+    /// The parameters of host functions.
     calls: Mutex<Vec<Kept>>,
     /// Results of queries for times.
     times: Option<Usm<ze_kernel_timestamp_result_t>>,
-    /// Words of the user's, by event; they stay when their event is gone.
+    /// Words of the user's, by event; they stay after their event is destroyed.
     words: Option<Usm<u64>>,
     /// The kinds of the events that have a word.
     kinds: Names<EventId, EventKind>,
@@ -242,8 +242,8 @@ impl Driver {
         answer("zeCommandListAppendLaunchKernel", result)
     }
 
-    /// Every second host call on an event that is shared is another process's; whether that lets its
-    /// device do it.
+    /// Whether another process makes this host call on a shared event, which is every second one; and
+    /// whether its device does it.
     fn is_others_turn(&self, event: EventId) -> Option<(Shared, bool)> {
         let shared = self.shared.map().get(&event).copied()?;
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -269,7 +269,7 @@ struct Word {
     place: *mut u64,
     /// The event is complete when the word is at least this.
     value: u64,
-    /// What each signal adds, if the event is aggregated.
+    /// The increment of each signal, if the event is aggregated.
     increment: Option<u64>,
 }
 
@@ -280,7 +280,7 @@ impl Word {
     }
 }
 
-/// What a function of the host does.
+/// The parameters of a host function.
 struct HostCall {
     dst: *mut u32,
     add: u32,
@@ -289,7 +289,7 @@ struct HostCall {
 // SAFETY: the cell is memory that is shared with a device; the program orders all that use it.
 unsafe impl Send for HostCall {}
 
-/// A [`HostCall`] to which the device's side has a pointer, until it is dropped.
+/// A [`HostCall`] to which the device has a pointer, until it is dropped.
 struct Kept(NonNull<HostCall>);
 
 // SAFETY: it owns what it points to, which may be sent.
@@ -303,14 +303,15 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: it comes from a box, and it is dropped only when no function is called with it any more.
+        // SAFETY: it comes from a box, and it is dropped only when no function is called with it any
+        // more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
 unsafe extern "C" fn host_call(data: *mut c_void) {
-    // SAFETY: the driver's program keeps what it has passed until its lists are done, and the cell
-    // as long; no other thread uses the cell meanwhile.
+    // SAFETY: the driver's program keeps its parameters until its lists are done, and the cell as long;
+    // no other thread uses the cell meanwhile.
     unsafe {
         let call = &*data.cast::<HostCall>();
         if call.add % 2 == 1 {
@@ -665,7 +666,7 @@ impl Backend for Driver {
     }
 
     fn reached(&self, CounterAddress { address, value }: CounterAddress) -> Answered<bool> {
-        // SAFETY: the driver promises that counters stay readable as long as the context lives.
+        // SAFETY: the driver guarantees that counters stay readable as long as the context lives.
         let counter = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(address as usize) };
         Ok(counter.load(Ordering::Acquire) >= value)
     }
@@ -719,7 +720,7 @@ impl Drop for Driver {
             std::mem::forget(std::mem::take(&mut self.calls));
             return;
         }
-        // What goes wrong here has been seen, or will be, by a test of destruction.
+        // Errors are ignored here: tests of destruction cover them.
         for fence in self.fences.all() {
             let _ = call!(zeFenceDestroy(fence));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules of the specification, one by one: what the model answers, and what it refuses.
+//! The rules of the specification, one by one: the model's answers, and its refusals.
 //!
 //! Each valid program is also run on the toy driver, so that the two never drift apart.
 
@@ -107,7 +107,7 @@ fn recorded_dependency_outlives_its_event() {
     assert_eq!(answers(script), [NotReady]);
 }
 
-/// A recorded wait is for the state that the event had when the wait was appended.
+/// A recorded wait refers to the state that the event had when the wait was appended.
 #[test]
 fn recorded_wait_ignores_later_signals() {
     let mut script = Script::new();
@@ -149,7 +149,7 @@ fn wait_for_an_execution_stays_met() {
     assert_eq!(answers(script), [NotReady]);
 }
 
-/// "Counters never go back, also across reuse": what was complete stays so without its list.
+/// "Counters never go back, also across reuse": complete work stays complete without its list.
 #[test]
 fn event_outlives_its_list() {
     let mut script = Script::new();
@@ -169,7 +169,7 @@ fn event_outlives_its_list() {
     assert_eq!(answers(script), [Ready, Ready]);
 }
 
-/// An event of a recording that is gone and was never executed stays not ready for ever.
+/// An event of a recording that is destroyed and was never executed is never ready.
 #[test]
 fn event_of_a_lost_recording_is_never_ready() {
     let lost = || {
@@ -306,7 +306,7 @@ fn waits_need_an_order_with_resets() {
     assert_eq!(answers(script), [Either]);
 }
 
-/// Two accesses may get their order from a signal that comes later; if they do not, it is a race.
+/// Two accesses may be ordered by a later signal; if they are not, it is a race.
 #[test]
 fn order_may_come_later() {
     let held = || {
@@ -327,7 +327,7 @@ fn order_may_come_later() {
     assert_eq!(refusal(script), Refusal::Race(Cell(0)));
 }
 
-/// What was promised to a waiter by a recording cannot be taken away.
+/// A recording that another command waits for cannot be discarded.
 #[test]
 fn promised_recording_stays() {
     let mut script = Script::new();
@@ -339,8 +339,8 @@ fn promised_recording_stays() {
     assert_eq!(refusal(script), Refusal::WouldHang);
 }
 
-/// The order of the two calls decides to which execution a recorded wait is bound, so threads must
-/// not make them at once.
+/// The order of the two calls determines the execution to which a recorded wait is bound, so threads
+/// must not make them at once.
 #[test]
 fn executions_that_bind_each_other_take_turns() {
     let mut script = Script::new();
@@ -363,8 +363,8 @@ fn executions_that_bind_each_other_take_turns() {
     assert!(expected.after[bound + 2].contains(&bound));
 }
 
-/// A recording that goes before its first execution leaves an opened event without a meaning, so it goes
-/// after all that other threads ask that event.
+/// Discarding a recording before its first execution leaves an opened event without a meaning, so it
+/// comes after all queries of that event by other threads.
 #[test]
 fn a_recording_goes_after_what_is_asked_of_its_opened_events() {
     let mut script = Script::new();
@@ -488,7 +488,7 @@ fn fence_follows_its_queue() {
     assert_eq!(answers(script), [NotReady, NotReady, Ready, NotReady]);
 }
 
-/// A queue may report itself idle a little later than its last event and its fence.
+/// A queue may become idle a little later than its last event and its fence.
 #[test]
 fn queue_is_idle_after_its_events() {
     let mut script = Script::new();
@@ -506,7 +506,7 @@ fn queue_is_idle_after_its_events() {
     assert_eq!(answers(script), [Either, Either, Ready]);
 }
 
-/// A synchronous list answers when the command is complete.
+/// A synchronous list returns when the command is complete.
 #[test]
 fn synchronous_append_is_complete() {
     let mut script = Script::new();
@@ -545,7 +545,7 @@ fn lists_in_use_are_left_alone() {
     assert!(matches!(refusal(script), Refusal::Misuse(_)));
 }
 
-/// Calls of other threads may come before or after a query, unless they change what it asks.
+/// Calls of other threads may come before or after a query, unless they change its subject.
 #[test]
 fn other_threads_leave_the_answer_open() {
     let mut script = Script::new();
@@ -562,8 +562,8 @@ fn other_threads_leave_the_answer_open() {
     assert_eq!(answers.into_iter().flatten().collect::<Vec<_>>(), [Either]);
 }
 
-/// A regular event has a cell of its own: who sees it signalled may still see its list's counter
-/// short of it. The command before is complete for both.
+/// A regular event has a cell of its own: a thread that sees it signalled may still see its list's
+/// counter below the value. The command before is complete for both.
 #[test]
 fn list_may_report_idle_a_little_after_its_event() {
     let mut script = Script::new();
@@ -581,7 +581,7 @@ fn list_may_report_idle_a_little_after_its_event() {
 }
 
 /// "L0 doesn't allow to execute the same regular command list multiple times in parallel": executions
-/// of a list that is empty have their turns too, so one may be stuck behind the other's queue.
+/// of an empty list take their turns too, so one may be stuck behind the other's queue.
 #[test]
 fn executions_of_nothing_have_turns() {
     let mut script = Script::new();
@@ -636,7 +636,7 @@ fn aggregated_event_needs_all_increments() {
     script.synchronize(Object::Queue(queue));
     script.query(Object::Event(event));
     for _ in 0..2 {
-        // The second goes beyond the final value, and leaves the event complete.
+        // The second increment exceeds the final value, and leaves the event complete.
         script.append(immediate, Op::SignalEvent, &[], Some(event));
         script.synchronize(Object::List(immediate));
         script.query(Object::Event(event));
@@ -645,7 +645,7 @@ fn aggregated_event_needs_all_increments() {
 }
 
 /// "Device storage is under Users control. It may be reset manually if needed": a wait that was
-/// recorded when the word was complete looks at it again in each execution.
+/// recorded when the word was complete reads it again in each execution.
 #[test]
 fn recorded_wait_for_a_word_is_never_elided() {
     for kind in [EventKind::External, EventKind::Aggregated { increments: 1 }] {
@@ -675,7 +675,7 @@ fn events_with_words_are_signalled_in_order_only() {
     }
 }
 
-/// A program must say which increments complete an event: one too many, without an order, is
+/// A program must determine which increments complete an event: one too many, without an order, is
 /// refused.
 #[test]
 fn more_increments_than_needed_come_after_the_needed_ones() {
@@ -715,7 +715,7 @@ fn out_of_order_execution_is_one_command() {
     assert_eq!(answers(script), [NotReady, Ready]);
 }
 
-/// The same: what is behind it in the list, without a barrier, may be earlier.
+/// The same: later commands of the list, without a barrier, may run earlier.
 #[test]
 fn out_of_order_execution_orders_nothing_behind_it() {
     let mut script = Script::new();
@@ -729,7 +729,7 @@ fn out_of_order_execution_orders_nothing_behind_it() {
 }
 
 /// A regular event's times are those of the command that has signalled it since the last reset; so
-/// there is one such command, and not the host.
+/// exactly one command must have done so, and not the host.
 #[test]
 fn regular_event_has_the_times_of_its_signal() {
     let begin = || {
@@ -759,7 +759,7 @@ fn regular_event_has_the_times_of_its_signal() {
     script.step(Action::Times(event));
     assert!(matches!(refusal(script), Refusal::Misuse(_)));
 
-    // A reader that nothing orders before the next reset.
+    // A reader that is not ordered before the next reset.
     let (mut script, list, event) = begin();
     let other = script.immediate(Engine::Compute);
     script.append(other, Op::QueryTimes { event, place: 0 }, &[event], None);

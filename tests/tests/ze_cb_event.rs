@@ -12,7 +12,7 @@ use tally_ze::*;
 
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 
-/// A list that waits for an event until the test lets it go on.
+/// A list that waits for an event until the test signals it.
 struct Gate {
     event: Event,
     _pool: tally_tests::lists::Pool,
@@ -58,8 +58,8 @@ fn an_event_is_born_completed() {
     assert_eq!(flags, ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE);
 }
 
-/// "reuse without waiting/reset": "A new API call just replaces its previous state"; who waited
-/// before still waits for the state of then, and the event may be deleted.
+/// "reuse without waiting/reset": "A new API call just replaces its previous state"; an earlier wait
+/// still refers to the previous state, and the event may be deleted.
 #[test]
 fn an_event_is_reused_without_reset() {
     let gpu = Gpu::new();
@@ -81,7 +81,7 @@ fn an_event_is_reused_without_reset() {
 }
 
 /// "a signaled counter-based event always represents the completion of the last call to which it was
-/// passed as signal event": its address and value say the same, and stay true.
+/// passed as signal event": its address and value agree with that, and stay valid.
 #[test]
 fn the_address_tells_what_the_event_tells() {
     let gpu = Gpu::new();
@@ -279,7 +279,7 @@ fn executions_of_one_list_serialise() {
     assert_eq!(memory.to_vec(), model);
 }
 
-/// What only regular events may do is refused, each with a reason.
+/// Operations that are only for regular events are refused, each with a reason.
 #[test]
 fn what_only_regular_events_may_do_is_refused() {
     let gpu = Gpu::new();
@@ -309,7 +309,7 @@ fn what_only_regular_events_may_do_is_refused() {
     );
 }
 
-/// A list that is reset before it was ever executed leaves its event unready, without a hang.
+/// A list that is reset before it was ever executed leaves its event not ready, without a hang.
 #[test]
 fn a_list_that_never_ran_leaves_its_event_unready() {
     let gpu = Gpu::new();
@@ -400,7 +400,8 @@ fn with_extension(gpu: &Gpu, next: *const std::ffi::c_void) -> Event {
     Event(event)
 }
 
-/// Times belong to the append that the event names, also after the event names another one.
+/// Times belong to the append that signalled the event, even after another append has replaced its
+/// state.
 #[test]
 fn times_belong_to_the_append() {
     use ze_event_counter_based_flags_t as flag;

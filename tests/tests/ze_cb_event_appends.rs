@@ -17,7 +17,7 @@ const KERNEL: &str = "
         *to = value;
     }";
 
-/// What the append functions need.
+/// The objects that the append functions need.
 struct Bench {
     gpu: Gpu,
     kernel: ze_kernel_handle_t,
@@ -32,7 +32,7 @@ struct Bench {
     images: [Image; 2],
 }
 
-/// All of an image.
+/// The region of a whole image.
 static TEXELS: ze_image_region_t =
     ze_image_region_t { originX: 0, originY: 0, originZ: 0, width: 4, height: 1, depth: 1 };
 
@@ -71,7 +71,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // A failure is the test's to report.
+        // The test reports the failure.
         let _ = call!(zeKernelDestroy(self.kernel));
         let _ = call!(zeModuleDestroy(self.module));
     }
@@ -277,8 +277,8 @@ const APPENDS: [(&str, Append); 26] = [
 ];
 const IMMEDIATE_ONLY: usize = 24;
 
-/// Every function that takes events takes CB events: the command waits for one and signals another, in
-/// immediate and in regular lists.
+/// Every function that takes events accepts CB events: the command waits for one and signals another,
+/// in immediate and in regular lists.
 #[test]
 fn every_append_waits_for_and_signals_events() {
     let it = Bench::new();
@@ -311,7 +311,7 @@ fn every_append_waits_for_and_signals_events() {
     assert_eq!(it.memory.get(1), 5, "the inner list ran");
 }
 
-/// The same functions in lists without order of their own wait for CB events too, and signal none.
+/// In out-of-order lists the same functions can wait for CB events too, but signal none.
 #[test]
 fn every_append_of_an_out_of_order_list_waits_for_events() {
     let it = Bench::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counter-based events of regular lists: which execution a wait means, through the stock loader.
+//! Counter-based events of regular lists: the execution that a wait refers to, through the standard
+//! loader.
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE, Queue};
@@ -105,7 +106,7 @@ fn each_execution_makes_its_events_unready() {
 /// new data." "User may obtain counter memory location and value. For example, waiting for completion outside
 /// the L0 Driver." "Internal command list counter is implicitly reset to 0 on every execution.": this "is
 /// observable only as \"ask again for address and value\"": the pair of an
-/// execution is not met before that execution, and stays met for ever after.
+/// execution is not met before that execution, and stays met afterwards.
 #[test]
 fn address_and_value_are_asked_for_again_after_an_execution() {
     let gpu = Gpu::new();
@@ -142,7 +143,7 @@ fn reached((address, value): (u64, u64)) -> bool {
 }
 
 /// "Other API calls that don't specify counter explicitly, are managed by the Driver.": waits of the
-/// host, of immediate lists and of regular lists need no thought.
+/// host, of immediate lists and of regular lists follow the executions by themselves.
 /// "Any waiting operation on such Event, must ensure that it is waiting for the correct
 /// zeCommandQueueExecuteCommandLists call."
 #[test]
@@ -167,8 +168,8 @@ fn all_waits_follow_the_executions() {
 }
 
 /// "L0 doesn't allow to execute the same regular command list multiple times in parallel. It must be
-/// synchronized before next execution.": Tally does it for who forgets: the second execution begins when
-/// the first is complete, on whatever queue.
+/// synchronized before next execution.": if an application forgets this, Tally does it: the second
+/// execution begins when the first is complete, on any queue.
 #[test]
 fn overlapping_executions_serialise_on_any_queues() {
     let gpu = Gpu::new();
@@ -311,7 +312,7 @@ fn a_bound_wait_stays_met() {
     let waits = gpu.immediate(0, true);
     gate.open();
     queue.execute(&[&list], None);
-    // Bound to execution 1, but looked at when execution 2 is held up.
+    // Bound to execution 1, but executed when execution 2 is held up.
     waits.set((&memory, 1), 1, None, &[&event, &late.event]);
     queue.synchronize();
     gate.event.reset();
@@ -325,7 +326,8 @@ fn a_bound_wait_stays_met() {
 }
 
 /// A list that is destroyed without ever having been executed: its event stays not ready, a host wait
-/// for it is told that nothing will come, and a later signal makes the event good again.
+/// for it returns an error because nothing can signal it, and a later signal makes the event usable
+/// again.
 #[test]
 fn the_event_of_a_list_destroyed_unexecuted_stays_unready() {
     let gpu = Gpu::new();

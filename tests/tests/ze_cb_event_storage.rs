@@ -22,7 +22,7 @@ struct Word(*const AtomicU64);
 
 // SAFETY: only its address is sent, and the word is atomic.
 unsafe impl Send for Word {}
-// SAFETY: as for Send.
+// SAFETY: see Send.
 unsafe impl Sync for Word {}
 
 impl Word {
@@ -44,7 +44,7 @@ impl Word {
     }
 }
 
-/// An event that follows the words, by all ways to make one.
+/// An event that follows the words, in all forms of creation.
 fn external(gpu: &Gpu, device: Word, host: Word, value: u64) -> Vec<(&'static str, Event)> {
     let core = ze_event_counter_based_external_sync_allocation_desc_t {
         deviceAddress: device.pointer(),
@@ -231,7 +231,7 @@ fn the_pair_of_an_event_is_waited_for_as_memory() {
     assert!(memory.to_vec().iter().all(|&it| it == 1));
 }
 
-/// Two words, one for each side: the host looks at its own, the device at its own.
+/// Two words, one for each side: the host reads its own, the device its own.
 #[test]
 fn host_and_device_have_a_word_each() {
     let gpu = Gpu::new();
@@ -254,7 +254,7 @@ fn host_and_device_have_a_word_each() {
 }
 
 /// A word that another list writes completes the event, and a wait that a regular list has recorded
-/// looks at the word at each execution: it is "never elided", also if it was met when it was recorded.
+/// reads the word at each execution: it is "never elided", even if it was met when it was recorded.
 #[test]
 fn waits_for_the_users_word_are_never_elided() {
     let gpu = Gpu::new();
@@ -419,8 +419,9 @@ fn an_aggregated_event_tells_times() {
     }
 }
 
-/// "May be allocated outside L0 Driver.": in pages that nobody has touched, which the process replaces by
-/// others at the same address as soon as what names the word is complete. The event may be gone before.
+/// "May be allocated outside L0 Driver.": in pages that were not accessed yet, which the process replaces by
+/// others at the same address as soon as the commands that use the word are complete. The event may be destroyed
+/// before that.
 #[test]
 fn a_word_of_ordinary_memory_is_found_by_each_command() {
     let (gpu, page) = (Gpu::new(), Page::default());

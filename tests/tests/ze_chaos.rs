@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `TALLY_CHAOS`: the adversarial but legal device, through the stock loader. Programs that keep the
-//! rules see no difference; programs that forget a barrier or a wait are caught.
+//! rules see no difference; programs that lack a barrier or a wait are caught.
 
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
@@ -16,12 +16,12 @@ use tally_tests::ze::{Gpu, Usm, child, in_child, on_kernel_lane, spirv, spirv_fr
 use tally_tests::ze_backend::{Driver, partner};
 use tally_ze::*;
 
-/// Seeds that are tried.
+/// The seeds of the tests.
 const SEEDS: std::ops::Range<u64> = 1..7;
-/// Rounds of a small program in one process.
+/// The number of rounds of a small program in one process.
 const ROUNDS: u32 = 40;
 
-/// In how many rounds, over all seeds, the program of a child was wrong.
+/// The number of rounds, over all seeds, in which a child's program was wrong.
 fn wrong_rounds(child: &str) -> u32 {
     SEEDS
         .map(|seed| {
@@ -32,7 +32,7 @@ fn wrong_rounds(child: &str) -> u32 {
         .sum()
 }
 
-/// Runs a small program again and again; it answers whether its result was right.
+/// Runs a small program repeatedly; it returns whether its result was right.
 fn rounds(program: impl Fn(u32) -> bool) {
     let wrong = (1..=ROUNDS).filter(|&round| !program(round)).count();
     println!("\nwrong: {wrong}");
@@ -107,7 +107,7 @@ fn child_with_a_wait() {
 }
 
 /// "unscoped writes published late": a host that has waited for an event without the host's scope does not
-/// see what the command wrote; with it in either place it does: "0, // no additional memory/cache coherency
+/// see the command's writes; with it in either place it does: "0, // no additional memory/cache coherency
 /// required on signal", "ZE_EVENT_SCOPE_FLAG_HOST // ensure memory coherency across device and Host after event
 /// completes". The device and the program are one process on the embedded lane, where nothing can be held back.
 #[test]
@@ -123,7 +123,7 @@ fn scoped(gpu: &Gpu, signal: ze_event_scope_flags_t, wait: ze_event_scope_flags_
     let desc = ze_event_desc_t { signal, wait, ..Default::default() };
     let mut regular = NONE;
     check!(zeEventCreate(pool.0, &raw const desc, &raw mut regular));
-    // The pool has to exist as long as its event.
+    // The pool must exist as long as its event.
     std::mem::forget(pool);
     let desc = ze_event_counter_based_desc_t { signal, wait, ..Default::default() };
     let (context, device, mut based) = (gpu.context, gpu.device, NONE);
@@ -171,11 +171,11 @@ fn child_with_a_scope() {
     rounds(|round| ways.iter().all(|way| way(round)));
 }
 
-/// Whoever waits for all of a queue, a list, a fence or the device sees all: "A fence guarantees both
-/// execution completion and memory coherency, across the device and host, prior to being signaled." So does who
-/// waits for an event behind a barrier, whose caches are "flushed and invalidated sufficient for device and host
-/// access", or behind another event with the scope, and a function of the host that a list calls. What the
-/// host wrote before it submits, or signals an event, is what the device reads.
+/// A wait for all of a queue, a list, a fence or the device makes all writes visible: "A fence guarantees both
+/// execution completion and memory coherency, across the device and host, prior to being signaled." The same holds for
+/// a wait for an event behind a barrier, whose caches are "flushed and invalidated sufficient for device and host
+/// access", or behind another event with the scope, and for a function of the host that a list calls. The device
+/// reads what the host wrote before it submitted the work, or signalled an event.
 #[test]
 fn what_is_made_visible_is_seen() {
     assert_eq!(wrong_rounds("child_that_makes_visible"), 0);
@@ -250,7 +250,7 @@ fn child_that_makes_visible() {
                 assert!(seen.right);
             },
         ];
-        // Another value each time, since what the way before has shown would do.
+        // Each round uses other values, since those that the previous one has made visible would pass.
         let values = round * 16..;
         ways.iter().zip(values).all(|(way, value)| {
             from.set(0, value);
@@ -260,7 +260,7 @@ fn child_that_makes_visible() {
     });
 }
 
-/// What a function of the host finds.
+/// The data of a host function.
 struct Seen<'a> {
     to: &'a Usm<u32>,
     value: u32,
@@ -268,12 +268,13 @@ struct Seen<'a> {
 }
 
 unsafe extern "C" fn look(seen: *mut c_void) {
-    // SAFETY: the list was given such a thing, which lives until the list is waited for.
+    // SAFETY: the list was given a `Seen`, which lives until the list is waited for.
     let seen = unsafe { &mut *seen.cast::<Seen>() };
     seen.right = seen.to.get(0) == seen.value;
 }
 
-/// Atomic operations of system scope reach the host while the kernel runs, and those of the host the kernel.
+/// Atomic operations of system scope reach the host while the kernel runs, and those of the host the
+/// kernel.
 #[test]
 fn a_kernel_and_the_host_may_talk_at_system_scope() {
     assert_eq!(wrong_rounds("child_that_talks_to_a_kernel"), 0);
@@ -346,7 +347,7 @@ fn child_that_copies_device_memory() {
     });
 }
 
-/// New memory is poisoned: a program that takes it for zeroed is caught.
+/// New memory is poisoned: a program that expects zeroed memory is caught.
 #[test]
 fn uninitialised_memory_is_caught() {
     assert_ne!(wrong_rounds("child_that_takes_memory_for_zeroed"), 0);
@@ -365,7 +366,8 @@ fn child_that_takes_memory_for_zeroed() {
     });
 }
 
-/// Behind an allocation's last page nothing can be read, as elsewhere to the end of the next 64 KiB.
+/// Memory behind an allocation's last page cannot be read; normally it can up to the end of the next 64
+/// KiB.
 #[test]
 fn a_read_behind_an_allocation_is_caught() {
     let said = in_child("child_that_reads_behind_an_allocation", &[("TALLY_CHAOS", "1")]);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The samples of the deadlock avoidance guide, through the stock loader.
 //!
-//! The guide tells what an engine that waits does to its other users. Here a wait takes no engine,
-//! so what the guide calls a deadlock ends; what is a cycle on any device stays one, and is left.
+//! The guide describes how an engine that waits affects its other users. Here a wait occupies no
+//! engine, so the deadlocks of the guide do not occur; a cycle that exists on any device remains, and
+//! the process can end.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -15,7 +16,7 @@ use tally_tests::{call, check};
 use tally_ze::*;
 
 const LEN: usize = 64;
-/// Longest that anything which must not hang may take.
+/// The longest time for an operation that must not hang.
 const BOUND: Duration = Duration::from_secs(120);
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 
@@ -75,7 +76,7 @@ impl Step {
 
 impl Drop for Step {
     fn drop(&mut self) {
-        // A failure is the test's to report.
+        // The test reports the failure.
         let _ = call!(zeKernelDestroy(self.kernel));
         let _ = call!(zeModuleDestroy(self.module));
     }
@@ -96,8 +97,8 @@ fn desc(mode: ze_command_queue_mode_t) -> ze_command_queue_desc_t {
 /// by dependency for kernel which is not resolved. So this API sequence would stall endlessly on append
 /// for kernel2 and the code will never reach to zeEventHostSignal(event)."
 ///
-/// Here the event blocks only the list that waits for it: the second list's append returns, and the host
-/// goes on to signal.
+/// Here the event blocks only the list that waits for it: the second list's append returns, and the
+/// host continues and signals.
 #[test]
 fn a_host_signalled_event_blocks_only_its_own_list() {
     let it = Step::new();
@@ -169,8 +170,8 @@ impl Workload {
         Self { input, device, output, events }
     }
 
-    /// Appends the four commands, each to its list. In their order, since a counter-based event
-    /// that was never signalled is complete for who waits for it.
+    /// Appends the four commands, each to its list. They are appended in order, since a counter-based
+    /// event that was never signalled counts as complete for a wait.
     fn record(&self, it: &Step, [copy1, compute1, copy2, compute2]: [&List; 4]) {
         let [e1, e2, e3, e4] = &self.events;
         copy1.copy((&self.device, 0), (&self.input, 0), LEN, Some(e1), &[]);
@@ -186,7 +187,7 @@ impl Workload {
     }
 }
 
-/// Both users of sample 2 with regular events, and with counter-based ones.
+/// Runs a test with both users of sample 2 with regular events, and with counter-based ones.
 fn with_workloads(test: impl Fn(&Step, &Workload, &Workload)) {
     let it = Step::new();
     let pool = it.gpu.pool(8, NO_FLAGS);
@@ -218,7 +219,7 @@ fn with_workloads(test: impl Fn(&Step, &Workload, &Workload)) {
 /// list." "Initially we were submitting command lists in order that was not respecting dependencies. CCS
 /// submissions were done earlier then BCS submissions, even though they were dependent on those."
 ///
-/// Here an engine is not blocked by who waits: it finishes in that very order, with the right data.
+/// Here a wait does not block an engine: sample 2 finishes in that very order, with the right data.
 #[test]
 fn interleaved_workloads_with_circular_engine_dependencies_finish() {
     with_workloads(|it, a, b| {
@@ -227,7 +228,7 @@ fn interleaved_workloads_with_circular_engine_dependencies_finish() {
         a.record(it, [&bcs_a, &ccs_a, &bcs_a, &ccs_a]);
         b.record(it, [&bcs_b, &ccs_b, &bcs_b, &ccs_b]);
         [&ccs_a, &ccs_b, &bcs_a, &bcs_b].into_iter().for_each(List::close);
-        // The same index of a group: the same engine.
+        // The same index of a group means the same engine.
         let queue = |ordinal| it.gpu.queue(ordinal);
         let (compute_a, compute_b, copy_a, copy_b) = (queue(0), queue(0), queue(1), queue(1));
         compute_a.execute(&[&ccs_a], None);
@@ -312,8 +313,8 @@ fn the_split_workloads_finish_in_the_final_order_of_the_guide() {
 /// sequential nature of each launch on the same index, it is possible to block the engine until all commands
 /// within launch are done.": not here.
 ///
-/// On every index of every group two queues wait in the middle of their launches; the one behind them on the
-/// same index finishes, so it depends on neither order nor index.
+/// On every index of every group two queues wait in the middle of their launches; the one behind them
+/// on the same index finishes, so it depends on neither order nor index.
 #[test]
 fn queues_of_one_index_do_not_wait_for_each_other() {
     let gpu = Gpu::new();
@@ -367,7 +368,7 @@ fn queues_of_one_index_do_not_wait_for_each_other() {
 }
 
 /// "What it also means is that if one queue blocks given hardware engine from execution, then other users
-/// of this engine will not be able to make forward progress.": a thousand that wait block nobody.
+/// of this engine will not be able to make forward progress.": a thousand waiting lists block no other list.
 #[test]
 fn a_thousand_parked_lists_leave_their_engine_to_another() {
     let gpu = Gpu::new();
@@ -424,7 +425,7 @@ fn child_with_a_circle() {
     drop((pool, gpu));
 }
 
-/// The same for an event that nobody signals, in an immediate list whose thread does not wait.
+/// The same for an event that is never signalled, in an immediate list whose thread does not wait.
 #[test]
 fn a_wait_for_an_event_that_nobody_signals_can_be_left() {
     ends("child_with_an_event_that_nobody_signals");
@@ -446,7 +447,7 @@ fn child_with_an_event_that_nobody_signals() {
     drop((pool, gpu));
 }
 
-/// Also without destroying anything, and while a thread waits for ever.
+/// The process also ends without destroying anything, and while a thread is in an endless wait.
 #[test]
 fn a_process_ends_while_a_thread_waits_for_ever() {
     ends("child_that_ends_while_a_thread_waits");
@@ -465,7 +466,7 @@ fn child_that_ends_while_a_thread_waits() {
     thread::sleep(Duration::from_millis(20));
 }
 
-/// A wait with a timeout takes that long, not less, and not much more; then it is NOT_READY.
+/// A wait with a timeout takes that long, not less, and not much more; then it returns NOT_READY.
 fn not_ready(wait: impl Fn(u64) -> ze_result_t) {
     for (timeout, least) in [(0, 0), (1, 0), (30_000_000, 30)] {
         let start = Instant::now();
@@ -490,8 +491,8 @@ fn destroy(lists: Vec<List>, queues: Vec<Queue>, events: Vec<Event>) {
     }
 }
 
-/// Runs a test of this program in a process group of its own: it succeeds, in bounded time, and no
-/// process of the group is left.
+/// Runs a test of this program in a process group of its own: it must succeed, within the time limit,
+/// and leave no process of the group.
 fn ends(test: &str) {
     let start = Instant::now();
     let mut child = Command::new(std::env::current_exe().expect("Linux knows the program's file"))
@@ -513,7 +514,7 @@ fn ends(test: &str) {
         thread::sleep(Duration::from_millis(5));
     };
     assert!(status.success(), "{test}: {status}");
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only tests whether the group exists.
     while unsafe { libc::kill(group, 0) } == 0 {
         assert!(start.elapsed() < BOUND, "{test} leaves a process behind");
         thread::sleep(Duration::from_millis(5));

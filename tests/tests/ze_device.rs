@@ -79,7 +79,7 @@ fn memory_that_is_left_and_lines_of_the_cache_are_told() {
     assert!(line.cacheLineSize.is_power_of_two() && line.cacheLineSize >= 32);
 }
 
-/// Libraries know Intel's architectures only, and take their SPIR-V for this one.
+/// Libraries know only Intel's architectures, and use their SPIR-V for this device.
 #[test]
 fn the_architecture_is_one_that_libraries_know() {
     let mut ip = ze_device_ip_version_ext_t::default();
@@ -154,7 +154,7 @@ fn memory_cache_and_images_have_sizes() {
     assert!(count == 1 && cache.cacheSize > 0);
     let mut image = ze_device_image_properties_t::default();
     check!(zeDeviceGetImageProperties(device, &raw mut image));
-    // What OpenCL asks of every device with images.
+    // OpenCL requires these limits of every device with images.
     assert!(image.maxImageDims2D >= 16384 && image.maxImageDims3D >= 2048);
     assert!(image.maxImageArraySlices >= 2048 && image.maxImageBufferSize >= 65536);
     let mut access = ze_device_memory_access_properties_t::default();
@@ -240,7 +240,7 @@ fn a_device_without_a_bus_says_what_it_does_not_know() {
     let mut pci = ze_pci_ext_properties_t::default();
     check!(zeDevicePciGetPropertiesExt(ze::device(), &raw mut pci));
     assert_eq!((pci.maxSpeed.genVersion, pci.maxSpeed.maxBandwidth), (-1, -1));
-    // Programs are known that leave the stype out.
+    // Some known programs leave out the stype.
     pci.stype = ze_structure_type_t(0);
     check!(zeDevicePciGetPropertiesExt(ze::device(), &raw mut pci));
     pci.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC;
@@ -259,7 +259,7 @@ fn native_vectors_fill_the_units_lanes() {
     assert_eq!(width.native_vector_width_char, 4 * width.native_vector_width_int);
 }
 
-/// Brand, vendor and model, as system management says them.
+/// Brand, vendor and model from system management.
 fn sysman_names() -> String {
     let (mut one, mut driver) = (1, zes_driver_handle_t::NULL);
     check!(zesInit(zes_init_flags_t::empty()));
@@ -274,8 +274,8 @@ fn sysman_names() -> String {
     format!("{}, {}, {}", text(&it.brandName), text(&it.vendorName), text(&it.modelName))
 }
 
-/// The answers about the device that programs choose by: those that a name of `TALLY_DEVICE_AS` changes,
-/// and others that stay.
+/// The properties of the device by which programs choose: those that a name in `TALLY_DEVICE_AS`
+/// changes, and others that stay.
 #[test]
 #[ignore = "runs in a child process"]
 fn child_that_says_what_it_is() {
@@ -311,7 +311,7 @@ fn child_that_says_what_it_is() {
     );
     println!("stays: {compute:?}");
     println!("stays: {:?} {:?}", module.flags, module.fp64flags);
-    // Libraries that have binaries for the GPU are to take their SPIR-V instead.
+    // Libraries that have binaries for the GPU must use their SPIR-V instead.
     let gpu = Gpu::new();
     let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\xcd\0\x01\0\0\0";
     let desc = ze_module_desc_t {
@@ -333,7 +333,7 @@ fn the_device_passes_for_another_gpu_and_stays_what_it_is() {
     let said = |variables: &[(&str, &str)]| {
         let said = ze::in_child("child_that_says_what_it_is", variables);
         let lines = |word: &str| -> Vec<String> {
-            // The name of the test may come first.
+            // The name of the test may precede it.
             said.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect()
         };
         (lines("changes: ").concat(), lines("sysman: ").concat(), lines("stays: "))

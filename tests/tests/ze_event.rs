@@ -67,7 +67,7 @@ fn the_device_signals_and_resets() {
     }
 }
 
-/// Many threads may wait for one event; all are woken by one signal, of the host or the device.
+/// Many threads may wait for one event; one signal, of the host or the device, wakes all of them.
 #[test]
 fn one_signal_wakes_all_waiting_threads() {
     let gpu = Gpu::new();
@@ -87,7 +87,7 @@ fn one_signal_wakes_all_waiting_threads() {
     }
 }
 
-/// Wait lists of any length: all events, and nothing before the last of them.
+/// Wait lists of any length: the command waits for all events, and runs only after the last of them.
 #[test]
 fn a_command_waits_for_all_its_events() {
     let gpu = Gpu::new();
@@ -108,8 +108,8 @@ fn a_command_waits_for_all_its_events() {
     }
 }
 
-/// Places of a pool are used again after their event is destroyed. Before that, what is created at the same
-/// place is the same event with another handle, as with Intel's driver, whose benchmarks rely on it.
+/// Indices of a pool can be reused after their event is destroyed. Before that, an event created at the
+/// same index is the same event with another handle, as in Intel's driver, whose benchmarks rely on it.
 /// "An event pool is used for creation of individual events".
 #[test]
 fn a_place_of_a_pool_holds_one_event() {
@@ -176,7 +176,7 @@ fn wrong_descriptions_are_refused() {
     assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER);
 }
 
-/// What an event was created with can be asked for.
+/// The properties with which an event was created can be queried.
 #[test]
 fn an_event_tells_where_it_comes_from() {
     let gpu = Gpu::new();
@@ -281,8 +281,8 @@ fn a_fence_may_be_waited_for_first() {
     );
 }
 
-/// A list that waits for an event and signals another, both destroyed too early with their pool, harms
-/// nobody: their memory is not given out again as long as the list may still touch it.
+/// A list that waits for an event and signals another, both destroyed too early with their pool,
+/// damages no other object: their memory is not reused as long as the list may still access it.
 #[test]
 fn events_that_are_destroyed_too_early_harm_nobody() {
     let gpu = Gpu::new();
@@ -296,7 +296,7 @@ fn events_that_are_destroyed_too_early_harm_nobody() {
     }
     let queue = gpu.queue(0);
     for round in 1..200 {
-        // These have the size of pools, so they would use what was given back too early.
+        // These have the size of pools, so they would reuse memory that was freed too early.
         let (list, pool) = (gpu.regular(0, true), gpu.pool(2, NO_FLAGS));
         let (other, event) = (pool.event(0), pool.event(1));
         list.set((&memory, 0), round, Some(&event), &[]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Record-and-replay graphs (`ZE_extension_record_replay_graph`) through the stock loader. Quoted is the
-//! interface's reference.
+//! Record-and-replay graphs (`ZE_extension_record_replay_graph`) through the stock loader. Quotes
+//! are from the interface's reference.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -105,7 +105,7 @@ fn lists_fork_and_join() {
         let [parent, child, grandchild] = [0; 3].map(|_| gpu.immediate(0, in_order));
         begin(&parent);
         parent.set((&memory, 0), 1, Some(start), &[]);
-        // Out of order, the rest of the parent's commands is free of what the forks do.
+        // Out of order, the rest of the parent's commands does not depend on the forks.
         child.copy((&memory, 1), (&memory, 0), 1, Some(middle), &[start]);
         assert!(is_capturing(&child) && !is_capturing(&grandchild));
         grandchild.wait(&[middle]);
@@ -389,7 +389,7 @@ fn forks_that_are_not_joined_make_no_graph() {
     assert_eq!(memory.to_vec(), [1, 1]);
 }
 
-/// A call that fails changes nothing: a list does not fork because a command was refused.
+/// A call that fails changes nothing: a list does not fork because of a refused command.
 #[test]
 fn a_refused_command_forks_no_list() {
     let gpu = Gpu::new();
@@ -423,8 +423,8 @@ fn a_refused_command_forks_no_list() {
     assert_eq!(memory.to_vec(), [1, 2]);
 }
 
-/// The names that the functions had before the extension, with the arguments in another order: Intel's
-/// driver keeps them, and its benchmarks look for no others.
+/// The names of the functions before the extension, with the arguments in another order: Intel's driver
+/// keeps them, and its benchmarks use only these.
 #[test]
 fn graphs_have_their_older_names() {
     let gpu = Gpu::new();
@@ -460,9 +460,9 @@ fn graphs_have_their_older_names() {
     check!(zeGraphDestroyExp(other));
 }
 
-/// Two functions of Intel's driver that the specification does not have: while a capture is paused, what is
-/// appended to its lists is submitted, and its events fork no list; resumed, the capture goes on, with its
-/// forks.
+/// Two functions of Intel's driver that the specification does not have: while a capture is paused,
+/// commands appended to its lists are submitted, and its events fork no list; after it is resumed, the
+/// capture continues with its forks.
 #[test]
 fn a_capture_pauses_and_goes_on() {
     let gpu = Gpu::new();
@@ -488,7 +488,7 @@ fn a_capture_pauses_and_goes_on() {
             list.synchronize();
             child.synchronize();
             assert_eq!(memory.to_vec()[..6], [0, 0, 0, 0, 10 * round, 20 * round]);
-            // The event forks no list now. A counter-based one still means the graph's command.
+            // The event forks no list now. A counter-based one still refers to the graph's command.
             if counting {
                 let mut waits = [forked.0];
                 refused!(
@@ -529,7 +529,7 @@ fn a_capture_pauses_and_goes_on() {
     }
 }
 
-/// A list of a paused capture joins no other, and its end ends the capture.
+/// A list of a paused capture joins no other, and the end of the list ends the capture.
 #[test]
 fn a_list_of_a_paused_capture_stays_in_it() {
     let gpu = Gpu::new();
@@ -554,8 +554,8 @@ fn a_list_of_a_paused_capture_stays_in_it() {
 }
 
 /// "All executable graph instances created from the recorded graph must be destroyed before this function is
-/// called.": Intel's driver does not look, and its own programs destroy the graph first. So the callbacks run,
-/// the handle ends, and the executable graph runs on.
+/// called.": Intel's driver does not check this, and its own programs destroy the graph first. So the callbacks run,
+/// the handle becomes invalid, and the executable graph still works.
 #[test]
 fn a_graph_may_end_before_what_was_made_of_it() {
     extern "C" fn count(data: *mut c_void) {
@@ -590,7 +590,7 @@ fn a_graph_may_end_before_what_was_made_of_it() {
 
 /// "All registered callbacks are invoked when the graph is destroyed.", "The graph must be empty when
 /// capture begins.", "the returned graph handle is the same graph handle that was provided when
-/// capture began", and what was submitted runs on when its executable graph is destroyed.
+/// capture began", and submitted work continues when its executable graph is destroyed.
 #[test]
 fn graphs_end_in_their_order() {
     extern "C" fn count(data: *mut c_void) {
@@ -630,7 +630,7 @@ fn graphs_end_in_their_order() {
         ZE_RESULT_ERROR_INVALID_NULL_POINTER,
         zeGraphSetDestructionCallbackExt(handle, None, data, ptr::null())
     );
-    // The branch of a list that is gone stays in the graph.
+    // The branch of a destroyed list stays in the graph.
     drop(child);
     let executable = instantiate(&graph);
     let gate = Gate::new(&gpu);
@@ -714,7 +714,7 @@ fn a_graph_is_written_as_dot() {
 }
 
 /// "ZE_RESULT_ERROR_INVALID_NULL_HANDLE" and "ZE_RESULT_ERROR_INVALID_NULL_POINTER", as each function has
-/// them; extensions that nobody knows are refused.
+/// has them; unknown extensions are refused.
 #[test]
 fn null_is_refused() {
     let gpu = Gpu::new();

@@ -30,7 +30,7 @@ fn graphs_are_parts_of_graphs() {
     parent.wait(&[&join]);
     let inner = end(&parent);
     let part = instantiate(&inner);
-    // The middle one: a graph and 2 to 3 behind it; what it signals is waited for in a fork.
+    // The middle one: a graph and 2 to 3 behind it; a fork waits for its signal.
     let (done, back) = (gpu.cb_event(), gpu.cb_event());
     begin(&parent);
     parent.set((&memory, 0), 7, None, &[]);
@@ -40,7 +40,7 @@ fn graphs_are_parts_of_graphs() {
     parent.wait(&[&back]);
     let middle = end(&parent);
     let whole = instantiate(&middle);
-    // It is a part already: nobody needs it any more.
+    // They are copied into the graph, and no longer needed.
     drop((part, inner));
     // The outer one has the middle one in a fork.
     let (fork, join) = (gpu.cb_event(), gpu.cb_event());
@@ -73,13 +73,13 @@ fn graphs_are_parts_of_graphs() {
     parent.synchronize();
     child.synchronize();
     assert_eq!(memory.to_vec()[..7], [7, 7, 7, 7, 7, 7, 1]);
-    // Work that nobody waits for, of a fork with a graph in it.
+    // Work that is not waited for, in a fork with a graph in it.
     let fork = gpu.cb_event();
     begin(&parent);
     parent.set((&memory, 0), 1, Some(&fork), &[]);
     run(&child, &whole, None, &[&fork]);
     assert_eq!(ended(&parent).0, ze_result_t::ZE_RESULT_ERROR_GRAPH_UNJOINED_FORKS);
-    // Out of order, a place in the list is no moment.
+    // Out of order, a place in the list is no point in time.
     let unordered = gpu.immediate(0, false);
     begin(&unordered);
     unordered.set((&memory, 0), 1, None, &[]);

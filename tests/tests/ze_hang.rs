@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hang report: TALLY_HANG_MS, and what a process that hangs then says on standard error.
+//! The hang report: TALLY_HANG_MS, and the output of a hung process on standard error.
 //!
 //! The tests named `child_*` run in a process of their own.
 
@@ -16,11 +16,11 @@ const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 const TIMEOUT: u64 = 2_000_000_000;
 /// The children begin to wait when their queues have parked.
 const LIMIT: &str = "500";
-/// What a child says before it lets its queues go: waits after it end, if slowly on a busy machine.
+/// A child prints this before it releases its queues: later waits end, if slowly on a busy machine.
 const OVER: &str = "the hang is over";
 
-/// The lines of the report, and what the child said itself as `name: handle`, which is replaced by
-/// its name in the lines.
+/// The lines of the report. The child prints handles as `name: handle`, and in the lines each handle is
+/// replaced by its name.
 fn report(test: &str) -> Vec<String> {
     let said = ze::in_child(test, &[("TALLY_HANG_MS", LIMIT), top::VARIABLE]);
     let names: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("name ")).collect();
@@ -37,7 +37,7 @@ fn report(test: &str) -> Vec<String> {
     lines
 }
 
-/// Whether some line holds all of these, in this order.
+/// Asserts that some line contains all of these, in this order.
 fn has(lines: &[String], parts: &[&str]) {
     let holds = |line: &String| {
         let mut rest = line.as_str();
@@ -202,7 +202,7 @@ fn a_list_that_was_never_executed_is_told() {
             "executed by zeCommandQueueExecuteCommandLists",
         ],
     );
-    // After the list is gone.
+    // After the list is destroyed.
     has(&lines, &["  its list was reset or destroyed before it was executed"]);
     assert!(!lines.iter().any(|line| line.contains("cycle")), "{}", lines.join("\n"));
 }
@@ -263,8 +263,8 @@ fn child_that_waits_twice_for_an_event() {
     queue.synchronize();
 }
 
-/// An event that only the host could signal, also in a list that was not the first to wait for it;
-/// and a fence that was given to no execution.
+/// An event that only the host could signal, also in a list that was not the first to wait for it; and
+/// a fence that was passed to no execution.
 #[test]
 fn an_event_that_nobody_signals_and_an_unused_fence_are_told() {
     let lines = report("child_that_waits_for_the_host");
@@ -300,8 +300,8 @@ fn child_that_waits_for_the_host() {
     waiting.synchronize();
 }
 
-/// Waits that end in time, and waits with a shorter timeout, are not reported; nor is anything
-/// without the setting.
+/// Waits that end in time, and waits with a shorter timeout, are not reported; nor is anything without
+/// the setting.
 #[test]
 fn nothing_is_told_of_waits_that_are_short_or_when_nobody_asks() {
     let silent = |variables: &[(&str, &str)]| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-top`: what a live process tells of its queues.
+//! `tally-top`: the queues of a live process.
 //!
-//! The tests named `child_*` run in a process of their own, which asks about itself.
+//! The tests named `child_*` run in a process of their own, which inspects itself.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use tally_tests::lists::PATIENCE;
 use tally_tests::top::{self, text, top};
 use tally_tests::ze::{Gpu, in_child};
 
-/// What is shown of the cycle below.
+/// Parts of the report on the cycle below.
 const PARTS: [&str; 9] = [
     "queue ",
     "parked",
@@ -24,7 +24,7 @@ const PARTS: [&str; 9] = [
     "the waits form a cycle: command queue",
 ];
 
-/// The same for programs.
+/// The same in the form for programs.
 const JSON: [&str; 6] = [
     r#""state":"parked","counter":0,"reserved":1,"packets":1"#,
     r#""call":"zeEventHostSynchronize","waited_ns":"#,
@@ -82,8 +82,8 @@ fn child_with_a_circle() {
     check!(zeDeviceSynchronize(gpu.device));
 }
 
-/// Without the setting a process does not answer, and the tool says why; so it does for a process that
-/// there is not, and for arguments that mean nothing.
+/// Without the setting a process does not answer, and the tool says why; it also explains a process
+/// that does not exist, and invalid arguments.
 #[test]
 fn a_process_that_was_not_asked_to_does_not_answer() {
     in_child("child_without_the_setting", &[]);

@@ -13,7 +13,7 @@ use tally_tests::ze::{Gpu, Usm};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
 
-/// What a function finds when it is called, and leaves.
+/// The data of a host function, and its results.
 struct Visit<'a> {
     memory: &'a Usm<u32>,
     /// The first element at each call.
@@ -31,7 +31,7 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// Notes what is in the memory and adds 100.
+/// Records the memory's contents and adds 100.
 unsafe extern "C" fn visit(data: *mut c_void) {
     // SAFETY: the tests pass a Visit that lives until they have waited.
     let visit = unsafe { &*data.cast::<Visit<'_>>() };
@@ -119,7 +119,7 @@ fn a_counter_based_event_follows_it() {
     assert_eq!(memory.get(1), 101);
 }
 
-/// Lists of many threads: each function runs once, whatever the order among the lists.
+/// Lists of many threads: each function runs once, in any order among the lists.
 #[test]
 fn many_lists_call_at_once() {
     static CALLS: AtomicU32 = AtomicU32::new(0);

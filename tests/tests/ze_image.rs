@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images as objects, through the stock loader: formats, limits, views, properties. The sentences
-//! in quotes are the Core Programming Guide's (chapters "Images" and "Sampler") or the API's.
+//! Images as objects, through the stock loader: formats, limits, views, properties. The sentences in
+//! quotes are the Core Programming Guide's (chapters "Images" and "Sampler") or the API's.
 
 use std::ptr;
 
@@ -18,7 +18,7 @@ const UNORM: Type = Type::ZE_IMAGE_FORMAT_TYPE_UNORM;
 const RGBA8: Layout = Layout::ZE_IMAGE_FORMAT_LAYOUT_8_8_8_8;
 const D2: Kind = Kind::ZE_IMAGE_TYPE_2D;
 
-/// What zeImageCreate answers; an image that comes is destroyed.
+/// The result of zeImageCreate; a created image is destroyed.
 fn create(gpu: &Gpu, desc: &ze_image_desc_t) -> ze_result_t {
     let mut image = ze_image_handle_t::NULL;
     let result = call!(zeImageCreate(gpu.context, gpu.device, desc, &raw mut image));
@@ -80,7 +80,7 @@ fn the_table_of_formats_holds() {
     }
 }
 
-/// Layouts of video are not in the guide's table, and are refused as such.
+/// Layouts of video are not in the guide's table, and are refused with that reason.
 #[test]
 fn media_layouts_are_unsupported_formats() {
     let gpu = Gpu::new();
@@ -101,7 +101,7 @@ fn media_layouts_are_unsupported_formats() {
     }
 }
 
-/// Numbers between those of integers have no meaning, so integers are not filtered.
+/// Integer texels cannot be interpolated, so integers are not filtered.
 #[test]
 fn only_numbers_that_can_be_weighted_are_filtered_linearly() {
     use ze_image_sampler_filter_flags_t as filter;
@@ -118,7 +118,7 @@ fn only_numbers_that_can_be_weighted_are_filtered_linearly() {
     }
 }
 
-/// Each type of image can be made up to the limits that the device names, and not beyond.
+/// Each type of image can be created up to the limits that the device reports, and not beyond.
 #[test]
 fn limits_of_sizes_are_those_of_the_properties() {
     let gpu = Gpu::new();
@@ -162,13 +162,13 @@ fn limits_of_sizes_are_those_of_the_properties() {
     let mut buffer = image_desc(Kind::ZE_IMAGE_TYPE_BUFFER, rgba8, [4, 1, 1]);
     buffer.width = limits.maxImageBufferSize + 4;
     assert_eq!(create(&gpu, &buffer), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
-    // Within the limits of each dimension, but more than there is memory.
+    // Within the limits of each dimension, but larger than the memory.
     let rgba32 = format(Layout::ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32, UNORM);
     let desc = image_desc(Kind::ZE_IMAGE_TYPE_2DARRAY, rgba32, [d2, d2, layers]);
     assert_eq!(create(&gpu, &desc), ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
 }
 
-/// A sentence for each argument that is wrong, and no image.
+/// Each wrong argument has a description, and no image is created.
 #[test]
 fn wrong_arguments_are_refused() {
     let gpu = Gpu::new();
@@ -238,7 +238,7 @@ fn the_guides_image_is_made() {
     assert_eq!(back, pixels);
 }
 
-/// Size and pitches are answered, and the identity is the memory's: the same for views.
+/// Size and pitches are reported, and the identity is the memory's: views have the same one.
 #[test]
 fn memory_properties_describe_the_rows() {
     let gpu = Gpu::new();
@@ -266,7 +266,7 @@ fn memory_properties_describe_the_rows() {
     assert!(id(&other) != id(&image) && id(&image) != 0);
 }
 
-/// A view shows its image's texels, also when the image's handle is gone.
+/// A view shows its image's texels, even after the image's handle is destroyed.
 #[test]
 fn a_view_shares_the_texels_of_its_image() {
     let gpu = Gpu::new();
@@ -299,7 +299,7 @@ fn a_view_shares_the_texels_of_its_image() {
 }
 
 /// "pointer to pitched device allocation": the rows of an image lie in it with the pitch that
-/// zeMemGetPitchFor2dImage answers, or with the program's own.
+/// zeMemGetPitchFor2dImage returns, or with the program's own.
 #[test]
 fn an_image_can_lie_in_an_allocation() {
     let gpu = Gpu::new();
@@ -373,7 +373,7 @@ fn only_bindless_images_have_a_number() {
     assert_eq!(create(&gpu, &desc), ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
 }
 
-/// Residency is a hint about images, too; handles are checked all the same.
+/// Residency is a hint for images, too; handles are checked nevertheless.
 #[test]
 fn images_can_be_made_resident() {
     let gpu = Gpu::new();

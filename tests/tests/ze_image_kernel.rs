@@ -35,7 +35,7 @@ struct Kernel(ze_kernel_handle_t);
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // What a failing test leaves behind must not hide the failure.
+        // A failure here, after a failed test, must not hide that test's failure.
         let _ = call!(zeKernelDestroy(self.0));
     }
 }
@@ -59,7 +59,7 @@ impl Kernels {
         Kernel(self.gpu.kernel(self.module, name))
     }
 
-    /// Runs a kernel over so many items, in groups of one row.
+    /// Runs a kernel over this many items, in groups of one row.
     fn run(&self, kernel: &Kernel, [x, y, z]: [u32; 3]) {
         check!(zeKernelSetGroupSize(kernel.0, x, 1, 1));
         let groups = ze_group_count_t { groupCountX: 1, groupCountY: y, groupCountZ: z };
@@ -81,7 +81,7 @@ impl Kernels {
         self.list.synchronize();
     }
 
-    /// What `sample` makes of places.
+    /// The results of the kernel `sample` at some coordinates.
     fn sample(&self, image: &Image, sampler: &Sampler, at: &[[f32; 2]]) -> Vec<[f32; 4]> {
         let (places, out) = (self.gpu.host::<[f32; 2]>(at.len()), self.gpu.host(at.len()));
         places.fill_with(|i| at[i]);
@@ -155,7 +155,7 @@ fn kernels_copy_every_kind_of_image() {
     }
 }
 
-/// A kernel reads what it wrote before to an image that it may read and write.
+/// A kernel reads its own earlier writes to an image that it may read and write.
 #[test]
 fn images_are_read_and_written_by_one_kernel() {
     let it = Kernels::new();
@@ -197,7 +197,7 @@ fn swizzles_choose_the_channels() {
         (R32, [r, zero, zero, one], [1.0, 0.0, 0.0, 1.0]),
         (R32, [r, r, r, r], [1.0, 1.0, 1.0, 1.0]),
         (R32, [r, x, x, x], [1.0, 0.0, 0.0, 1.0]),
-        // Components that the layout has not: none, and a full alpha.
+        // Components that the layout lacks: zero, and a full alpha.
         (R32, [r, g, b, a], [1.0, 0.0, 0.0, 1.0]),
     ] {
         let format = ze_image_format_t { layout, r#type: FLOAT, x, y, z, w };
@@ -261,7 +261,7 @@ fn texels_mean_what_the_manual_says() {
 fn packed_floats_survive_a_copy_by_a_kernel() {
     let it = Kernels::new();
     let kernel = it.kernel("copy_float");
-    // All numbers of 10 bits, and half of those of 11, in every place.
+    // All numbers of 10 bits, and half of those of 11, in every component.
     let texels: Vec<u32> = (0..1024_u32).map(|i| i << 22 | (2047 - i) << 11 | (2 * i)).collect();
     let tens: Vec<u32> = (0..1024_u32).map(|i| i << 30 | i << 20 | (1023 - i) << 10 | i).collect();
     let image = |layout| it.gpu.image(&image_desc(D2, format(layout, FLOAT), [1024, 1, 1]));
@@ -374,7 +374,7 @@ fn samplers_do_what_their_fields_say() {
     }
 }
 
-/// Beyond the border everything is 0, also the alpha that the image has; one that it has not is 1.
+/// Outside of the image everything is 0, also the alpha of a format with one; a missing alpha is 1.
 #[test]
 fn the_border_is_a_texel_of_zeros() {
     let it = Kernels::new();
@@ -389,7 +389,7 @@ fn the_border_is_a_texel_of_zeros() {
     }
 }
 
-/// A kernel can ask for extents and channels.
+/// A kernel can query extents and channels.
 #[test]
 fn kernels_ask_images_for_their_sizes() {
     let it = Kernels::new();
@@ -437,7 +437,7 @@ fn samplers_are_made_checked_and_destroyed() {
     refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeSamplerDestroy(sampler));
 }
 
-/// An argument that is no image, another kind of image, or one that may not be written.
+/// Arguments that are no image, an image of another kind, or one that may not be written.
 #[test]
 fn arguments_that_do_not_fit_are_refused() {
     let it = Kernels::new();

@@ -16,7 +16,7 @@ use tally_ze::*;
 const IPC: ze_event_counter_based_flags_t =
     ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
 
-/// An event that may be shared, by the experimental function.
+/// An event that may be shared, created by the experimental function.
 fn zex_event(gpu: &Gpu) -> Event {
     use zex_counter_based_event_exp_flags_t as flag;
     let desc = zex_counter_based_event_desc_t {
@@ -63,7 +63,7 @@ fn status(event: ze_event_handle_t) -> ze_result_t {
 
 const READY: ze_result_t = ze_result_t::ZE_RESULT_SUCCESS;
 const NOT_READY: ze_result_t = ze_result_t::ZE_RESULT_NOT_READY;
-/// "Within a second", as it is on an idle machine, for one with much else to do.
+/// "Within a second" holds on an idle machine; this limit is for a busy one.
 const PROMPT: Duration = Duration::from_secs(60);
 
 /// "As mentioned previously, signaling CB Event replaces its state. This is why IPC sharing is
@@ -106,7 +106,7 @@ fn the_documents_sample_between_two_processes() {
         refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostReset(event));
         assert_eq!(status(event), NOT_READY);
 
-        // The device waits for it too, and a list that is recorded.
+        // The device waits for it too, and so does a recorded list.
         let borrowed = std::mem::ManuallyDrop::new(Event(event));
         list.set((&memory, 0), 1, None, &[&borrowed]);
         regular.set((&memory, 1), 1, None, &[&borrowed]);
@@ -121,7 +121,7 @@ fn the_documents_sample_between_two_processes() {
         list.synchronize();
         queue.synchronize();
         assert_eq!((memory.get(0), memory.get(1)), (1, 1));
-        // The second state is not complete, but nobody here asked for it.
+        // The second state is not complete, but this process holds the first one.
         exporter.expect("first done, second not");
 
         if form == "zex" {
@@ -159,8 +159,8 @@ fn child_that_exports_two_states() {
     two.synchronize();
 }
 
-/// "There is no need to wait for completion before reusing." Event and list are destroyed before
-/// the other process opens the handle, which still names what the work will signal.
+/// "There is no need to wait for completion before reusing." Event and list are destroyed before the
+/// other process opens the handle, which still refers to the signal of the work.
 #[test]
 fn a_handle_outlives_event_and_list() {
     let mut exporter = Peer::start("child_that_destroys_event_and_list");
@@ -263,7 +263,7 @@ fn a_list_that_dies_unexecuted_ends_the_waits_of_others() {
     assert!(end - start < PROMPT);
     let said = refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventQueryStatus(event));
     assert!(said.contains("before it was executed"), "{said}");
-    // One that is opened only now learns it too.
+    // An event that is opened only now reports it too.
     let late = zex_open(&gpu, recorded);
     refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventHostSynchronize(late, PATIENCE));
     assert_eq!(status(gated), NOT_READY);
@@ -295,7 +295,7 @@ fn child_that_destroys_a_recording() {
     list.synchronize();
 }
 
-/// The hang report says which process is to signal what a queue waits for.
+/// The hang report names the process that has to signal an event that a queue waits for.
 #[test]
 fn a_hang_report_names_the_other_process() {
     let variables = [("TALLY_HANG_MS", "100"), top::VARIABLE];
@@ -323,8 +323,8 @@ fn child_that_hangs_on_another() {
     exporter.finish();
 }
 
-/// Handles may be opened and closed any number of times, by any number of threads, before and after
-/// the signal; what they need is given back.
+/// Handles may be opened and closed any number of times, by any number of threads, before and after the
+/// signal; all their resources are freed.
 #[test]
 fn opening_and_closing_leaves_nothing_behind() {
     ze::in_child("child_that_opens_and_closes", &[]);
@@ -361,7 +361,7 @@ fn child_that_opens_and_closes() {
     check!(zeEventHostSynchronize(first, PATIENCE));
     open_all(true);
     check!(zexCounterBasedEventCloseIpcHandle(first));
-    // Sockets of values that were waited for go when their notes have come.
+    // Sockets of values that were waited for are closed when their notifications have arrived.
     let until = Instant::now() + PROMPT;
     while files() > before {
         assert!(Instant::now() < until, "{} descriptors, {before} before", files());
@@ -372,8 +372,8 @@ fn child_that_opens_and_closes() {
     exporter.finish();
 }
 
-/// A waiter that sleeps is woken, in both processes in turn, many times: a wake-up that is lost
-/// would end this test by its patience.
+/// A sleeping waiter is woken, in both processes in turn, many times: a lost wake-up would fail this
+/// test by its time limit.
 #[test]
 fn two_processes_play_ping_pong() {
     const ROUNDS: u32 = 200;
@@ -414,7 +414,7 @@ fn child_that_plays() {
         }
         let theirs = Event(zex_open(&gpu, peer::from_hex(&line)));
         let mine = zex_event(&gpu);
-        // The device waits: the signal is the other device's.
+        // The device waits: the other process's device signals.
         list.set((&memory, 0), 1, Some(&mine), &[&theirs]);
         peer::say_handle(&zex_handle(&mine));
         list.synchronize();
@@ -484,7 +484,7 @@ fn events_that_cannot_be_shared_are_refused() {
             zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut event)
         );
     }
-    // An event of the application's memory is shared with that memory.
+    // An event in the application's memory is shared together with that memory.
     let memory = gpu.host::<u64>(1);
     memory.set(0, 0);
     let words = ze_event_counter_based_external_sync_allocation_desc_t {
@@ -527,13 +527,13 @@ fn an_opened_events_counter_can_be_read_and_not_written() {
     let gpu = Gpu::new();
     let event = Event(zex_open(&gpu, handle));
     let (address, value) = event.address();
-    // SAFETY: the driver answers with a counter, which stays mapped as long as the event.
+    // SAFETY: the driver returns a counter, which stays mapped as long as the event exists.
     let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(address as *mut u64) };
     let load = || word.load(std::sync::atomic::Ordering::Acquire);
     assert!(load() < value);
     let page = (address & !4095) as *mut std::ffi::c_void;
     let both = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: only asks for more access to a page that is mapped.
+    // SAFETY: only requests more access to a page that is mapped.
     assert_eq!(unsafe { libc::mprotect(page, 4096, both) }, -1, "the page cannot be made writable");
     exporter.say("go");
     let start = Instant::now();

@@ -13,11 +13,11 @@ use tally_ze::*;
 const CB_IPC: ze_event_counter_based_flags_t =
     ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
 const POOL_IPC: ze_event_pool_flags_t = ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC;
-/// "Within a second", as it is on an idle machine, for one with much else to do.
+/// "Within a second" holds on an idle machine; this limit is for a busy one.
 const PROMPT: Duration = Duration::from_secs(60);
 
-/// A child that shares a counter-based event and a pool whose event 0 and counter nobody signals
-/// before it is told; event 1 of the pool and the second counter are complete.
+/// A child that shares a counter-based event and a pool whose event 0 and counter are not signalled
+/// before the test says so; event 1 of the pool and the second counter are complete.
 #[test]
 #[ignore = "runs in a child process"]
 fn child_that_exports() {
@@ -47,8 +47,8 @@ fn child_that_exports() {
                 list.synchronize();
                 peer::say("signalled");
             }
-            // A child of the exporter's own keeps copies of all its descriptors, until the importer
-            // has nothing more to say to either.
+            // A child of the exporter's own keeps copies of all its descriptors, until the importer has
+            // nothing more to send to either.
             "fork" => {
                 // SAFETY: the child makes system calls only, and ends.
                 if unsafe { libc::fork() } == 0 {
@@ -66,7 +66,7 @@ fn child_that_exports() {
     }
 }
 
-/// What an importer has open of such a child.
+/// The objects of such a child that an importer has open.
 struct Imported {
     event: ze_event_handle_t,
     complete: ze_event_handle_t,
@@ -132,7 +132,7 @@ fn a_host_wait_ends_when_the_exporter_dies() {
             let (answer, ended) = waiter.join().expect("the wait returns");
             assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
             assert!(ended - killed < PROMPT, "{:?}", ended - killed);
-            // Every wait and query from now on, too, and what was complete is complete for ever.
+            // Every later wait and query fails too, and complete events stay complete.
             for event in [imported.event, imported.unsignalled] {
                 refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventHostSynchronize(event, PATIENCE));
                 refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventQueryStatus(event));
@@ -140,7 +140,7 @@ fn a_host_wait_ends_when_the_exporter_dies() {
             check!(zeEventHostSynchronize(imported.complete, PATIENCE));
             check!(zeEventHostSynchronize(imported.signalled, PATIENCE));
             imported.close();
-            // The importer's own device is as good as ever.
+            // The importer's own device still works.
             check!(zeContextGetStatus(gpu.context));
         }
     }
@@ -151,7 +151,7 @@ fn a_host_wait_ends_when_the_exporter_dies() {
     assert_eq!(memory.get(0), 5);
 }
 
-/// What the exporter has signalled before it dies is complete, also where the device finds out later.
+/// A signal that the exporter made before it died is complete, even if the device detects it later.
 #[test]
 fn what_was_signalled_before_the_death_is_complete() {
     let gpu = Gpu::new();
@@ -195,9 +195,9 @@ fn a_handle_of_a_dead_process_is_device_lost() {
     );
 }
 
-/// The exporter dies while the importer's device waits: its queue can neither go on nor wait for
-/// ever, so the importer's device is lost, and works again after the recovery that the specification
-/// orders.
+/// The exporter dies while the importer's device waits: its queue can neither continue nor wait
+/// forever, so the importer's device is lost, and works again after the recovery that the specification
+/// requires.
 #[test]
 fn a_device_wait_ends_when_the_exporter_dies() {
     for wait in ["counter, parked", "counter, later", "pool, parked", "recorded"] {
@@ -245,7 +245,7 @@ fn child_whose_device_waits() {
     imported.close();
     let device = gpu.device;
     drop((list, regular, queue, memory, gpu));
-    // What the loss left is the application's to notice.
+    // The application has to notice the loss; the error is not checked here.
     let _ = call!(zeDeviceGetStatus(device));
     let gpu = Gpu::new();
     let memory = gpu.host::<u32>(1);
@@ -258,7 +258,7 @@ fn child_whose_device_waits() {
 /// The importer dies while it waits: the exporter loses nothing, neither its event nor descriptors.
 #[test]
 fn the_importers_death_loses_nothing_for_the_exporter() {
-    // Alone in a process: other tests have descriptors of their own.
+    // Alone in a process, since other tests have descriptors of their own.
     ze::in_child("child_whose_importers_die", &[]);
 }
 
@@ -294,7 +294,7 @@ fn child_whose_importers_die() {
         importer.expect("waits");
         importer.kill();
         drop(importer);
-        // Its sockets close when the thread that serves them has heard of it.
+        // Its sockets are closed when the thread that serves them is notified.
         let until = Instant::now() + PROMPT;
         while before.is_some_and(|before| files() > before) {
             assert!(Instant::now() < until, "{} descriptors, {before:?} before", files());

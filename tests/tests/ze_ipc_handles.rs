@@ -47,7 +47,7 @@ fn open_event(gpu: &Gpu, data: HandleBytes) -> ze_result_t {
 
 const OPENERS: [fn(&Gpu, HandleBytes) -> ze_result_t; 3] = [open_memory, open_pool, open_event];
 
-/// What the handles of one process stand for, kept alive.
+/// The objects behind the handles of one process, kept alive.
 struct Shared {
     gpu: Gpu,
     handles: [HandleBytes; 3],
@@ -96,7 +96,7 @@ fn a_handle_with_any_bit_flipped_opens_nothing() {
     }
 }
 
-/// The descriptor that a handle begins with.
+/// The descriptor at the start of the handle.
 fn descriptor(handle: &HandleBytes) -> i32 {
     i32::from_ne_bytes(std::array::from_fn(|i| handle[i] as u8))
 }
@@ -107,7 +107,7 @@ fn descriptor(handle: &HandleBytes) -> i32 {
 fn the_descriptor_in_a_handle_can_be_sent_and_replaced() {
     let shared = share();
     for (handle, open) in shared.handles[..2].iter().zip(OPENERS) {
-        // What arrives by SCM_RIGHTS is a duplicate, too.
+        // A descriptor that arrives by SCM_RIGHTS is a duplicate, too.
         // SAFETY: takes a number; one that is not open is an error.
         let arrived = unsafe { libc::fcntl(descriptor(handle), libc::F_DUPFD_CLOEXEC, 0) };
         assert!(arrived >= 0, "{} is open", descriptor(handle));
@@ -116,10 +116,10 @@ fn the_descriptor_in_a_handle_can_be_sent_and_replaced() {
             *to = from as c_char;
         }
         assert_eq!(open(&shared.gpu, received), ze_result_t::ZE_RESULT_SUCCESS);
-        // SAFETY: this test's own, which nobody else uses.
+        // SAFETY: it is this test's own, and not used elsewhere.
         unsafe { libc::close(arrived) };
     }
-    // SAFETY: nobody reads or writes it; the driver only gives its number away.
+    // SAFETY: it is neither read nor written; the driver only passes its number on.
     unsafe { libc::close(descriptor(&shared.handles[0])) };
     let memory = shared.gpu.device_memory::<u32>(1);
     let mut another = ze_ipc_mem_handle_t::default();
@@ -142,8 +142,8 @@ impl Random {
     }
 }
 
-/// The check sum is no secret: one who makes it right after a change gets no further. Repeats the
-/// sum of the driver (FNV-1a of all bytes between the descriptor and it).
+/// The check sum is no secret: recomputing it after a change does not help an attacker. Repeats the sum
+/// of the driver (FNV-1a of all bytes between the descriptor and it).
 fn seal(handle: &mut HandleBytes) {
     let sum = handle[4..56].iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
         (sum ^ u64::from(byte as u8)).wrapping_mul(0x100_0000_01b3)
@@ -164,11 +164,11 @@ fn forged_handles_open_nothing() {
         let which = round % 3;
         let genuine = shared.handles[which];
         assert!(refused(OPENERS[which](&shared.gpu, bytes)), "random bytes");
-        // Right in form: magic, kind and sum. Nobody has that name.
+        // The form is right: magic, kind and sum. The name is unused.
         bytes[..16].copy_from_slice(&genuine[..16]);
         seal(&mut bytes);
         assert_eq!(OPENERS[which](&shared.gpu, bytes), lost, "a socket that nobody has");
-        // To a process that is there, with a secret that is not.
+        // The address of an existing process, with a wrong secret.
         bytes[..32].copy_from_slice(&genuine[..32]);
         seal(&mut bytes);
         assert!(refused(OPENERS[which](&shared.gpu, bytes)), "a secret that is guessed");
@@ -183,7 +183,7 @@ fn forged_handles_open_nothing() {
     }
 }
 
-/// A changed value of a counter's handle is another wait for the same counter, no access to more.
+/// A handle whose value was changed is another wait for the same counter, and gives no further access.
 #[test]
 fn the_value_of_a_handle_is_only_waited_for() {
     let shared = share();
@@ -197,8 +197,8 @@ fn the_value_of_a_handle_is_only_waited_for() {
     check!(zeEventCounterBasedCloseIpcHandle(event));
 }
 
-/// "Works where ptrace is restricted": the exporter's process is closed to all others, as far as it
-/// can ask for that.
+/// "Works where ptrace is restricted": the exporter's process forbids access by all others, as far as
+/// it can.
 #[test]
 fn a_process_that_cannot_be_traced_shares_as_well() {
     let mut exporter = Peer::start("child_that_shares_undumpable");
@@ -221,7 +221,7 @@ fn child_that_shares_undumpable() {
     peer::expect("end");
 }
 
-/// A process that is stopped is not dead: the handle cannot be opened now, and nobody hangs.
+/// A stopped process is not dead: the handle cannot be opened now, and no call hangs.
 #[test]
 fn a_process_that_does_not_answer_is_not_waited_for_ever() {
     let mut exporter = Peer::start("child_that_shares_undumpable");
@@ -262,7 +262,7 @@ fn another_users_process_is_turned_away() {
 fn child_of_another_user() {
     let handles = [(); 3].map(|()| peer::hear_handle());
     let gpu = Gpu::new();
-    // SAFETY: changes only this process, which is root's by what the test asked.
+    // SAFETY: changes only this process, which is root's, as the test has checked.
     assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
     for (handle, open) in handles.into_iter().zip(OPENERS) {
         assert_ne!(open(&gpu, handle), ze_result_t::ZE_RESULT_SUCCESS);
@@ -270,7 +270,7 @@ fn child_of_another_user() {
     }
 }
 
-/// Wrong arguments are told apart before anybody is asked.
+/// Wrong arguments are refused before another process is contacted.
 #[test]
 fn null_arguments_are_refused() {
     let shared = share();

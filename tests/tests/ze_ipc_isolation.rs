@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what an importer can reach of its exporter's memory: what was shared, and nothing else,
-//! whatever it does with the descriptors that it got.
+//! Tests how much of its exporter's memory an importer can access: the shared part, and nothing else,
+//! whatever it does with the descriptors that it received.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -14,11 +14,11 @@ use tally_tests::peer::{self, HandleBytes, Peer};
 use tally_tests::ze::{self, Gpu, Usm};
 use tally_ze::*;
 
-/// What shared memory is filled with, and what all other memory is.
+/// The contents of shared memory, and of all other memory.
 const SHARED: u64 = 0x57a2_ed00_57a2_ed00;
 const SECRET: u64 = 0x5ec2_e7a1_5ec2_e7a1;
 
-/// Bytes of allocations: parts of a page, of what can be read behind them, and large ones.
+/// Sizes of allocations in bytes: parts of a page, of the readable bytes behind them, and large ones.
 const SIZES: [usize; 7] = [64, 4096, 40_000, 65_536, 70_000, 1 << 20, 3 << 20];
 
 fn memory(gpu: &Gpu, bytes: usize, on_device: bool, word: u64) -> Usm<u64> {
@@ -34,8 +34,8 @@ fn handle_of(gpu: &Gpu, memory: &Usm<u64>) -> HandleBytes {
     handle.data
 }
 
-/// The importer reads all files of memory that are open in any of its threads, from their first byte
-/// to the last.
+/// The importer reads all memory files that are open in any of its threads, from their first byte to
+/// the last.
 #[test]
 fn an_importer_reaches_what_is_shared_and_nothing_else() {
     if ze::on_kernel_lane() {
@@ -46,7 +46,7 @@ fn an_importer_reaches_what_is_shared_and_nothing_else() {
     let mut importer = Peer::start("child_that_looks_around");
     for (on_device, size) in [false, true].into_iter().flat_map(|it| SIZES.map(|size| (it, size))) {
         let secret = |bytes| memory(&gpu, bytes, on_device, SECRET);
-        // Blocks that hold secrets when they are freed serve what is shared.
+        // Blocks that hold secrets when they are freed are reused for the shared memory.
         drop((0..4).map(|_| secret(size)).collect::<Vec<_>>());
         let before: Vec<_> = SIZES.into_iter().map(secret).collect();
         let shared = memory(&gpu, size, on_device, SHARED);
@@ -54,7 +54,8 @@ fn an_importer_reaches_what_is_shared_and_nothing_else() {
         drop(before);
         importer.say_handle(&handle_of(&gpu, &shared));
         importer.expect("only what is shared");
-        // What is freed and allocated while it is open is none of the importer's either.
+        // Memory that is freed and allocated while the handle is open stays hidden from the importer
+        // too.
         drop(shared);
         let _again: Vec<_> = (0..4).map(|_| secret(size)).collect();
         importer.say("look again");
@@ -126,8 +127,8 @@ fn words(file: &File) -> Vec<u64> {
     }
 }
 
-/// An allocation can be shared however many there are: files of memory take no descriptors of the
-/// program's, whose limit is low.
+/// Allocations can be shared in any number: memory files take none of the program's descriptors, whose
+/// limit is low.
 #[test]
 fn more_allocations_than_descriptors_can_be_shared() {
     if ze::on_kernel_lane() {

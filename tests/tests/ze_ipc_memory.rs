@@ -65,7 +65,7 @@ fn the_guides_sample() {
     let mut receiver = Peer::start("child_that_doubles");
     for memory in [gpu.device_memory::<u32>(WORDS), gpu.host(WORDS)] {
         memory.fill_with(|i| i as u32);
-        // An address inside of it stands for all of it.
+        // An address inside of an allocation stands for all of it.
         let inside = memory.ptr().wrapping_add(WORDS / 2);
         let handle = handle_at(&gpu, inside.cast());
         assert_eq!(peer::to_hex(&handle), peer::to_hex(&handle_of(&gpu, &memory)));
@@ -131,7 +131,7 @@ fn a_process_opens_its_own_memory() {
 }
 
 /// "If zeMemPutIpcHandle is not called, any actions performed by that call are eventually done by
-/// zeMemFree." What is open then stays what it is: nobody else gets its pages.
+/// zeMemFree." Memory that is open then stays unchanged: its pages are not reused.
 #[test]
 fn memory_that_is_freed_is_kept_for_who_has_it_open() {
     let gpu = Gpu::new();
@@ -146,7 +146,7 @@ fn memory_that_is_freed_is_kept_for_who_has_it_open() {
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeMemOpenIpcHandle(gpu.context, gpu.device, data, flags, &raw mut again)
     );
-    // What is allocated meanwhile would get the same pages if they were free.
+    // Memory that is allocated meanwhile would get the same pages if they were free.
     let others: Vec<_> = (0..64).map(|_| gpu.device_memory::<u32>(1024)).collect();
     others.iter().for_each(|other| other.fill_with(|_| u32::MAX));
     assert!((0..1024).all(|i| read(at, i) == i as u32));
@@ -281,7 +281,7 @@ fn a_mapping_with_an_offset_is_shared_from_its_first_page() {
         check!(zeMemGetAddressRange(gpu.context, there, &raw mut base, &raw mut size));
         assert_eq!((base, size), (there, pages * PAGE), "to the end of the object");
         assert_eq!(read(there, 0), 100 + page, "page {page}");
-        // What one side writes the other reads.
+        // Each side reads the other side's writes.
         fill(&gpu, there, 200 + page, PAGE);
         let first = if from == 5 { at(4) } else { at(from) };
         assert_eq!(read(first, 0), 200 + page);
@@ -299,8 +299,8 @@ fn a_mapping_with_an_offset_is_shared_from_its_first_page() {
 
 const PAGE: usize = 4096;
 
-/// Shares pages in every way: a handle, the address at which its first page is here, and that page's number.
-/// Page `n` is filled with `n`. All of it is kept until the process ends.
+/// Shares pages in every way: a handle, the local address of its first page, and that page's number.
+/// Page `n` is filled with `n`. Everything is kept until the process ends.
 fn shared_pages(gpu: &Gpu) -> Vec<(HandleBytes, *mut c_void, u32)> {
     let mut all = Vec::new();
     for on_host in [false, true] {
@@ -332,7 +332,7 @@ fn shared_pages(gpu: &Gpu) -> Vec<(HandleBytes, *mut c_void, u32)> {
     all
 }
 
-/// Opens what the other process shares, sees its page, and writes to it.
+/// Opens a handle of the other process, checks its page, and writes to it.
 fn see_page(gpu: &Gpu, handle: HandleBytes, page: u32, round: u32) {
     let at = open(gpu, handle);
     assert_eq!(read(at, PAGE / 4 - 1), page);
@@ -340,7 +340,8 @@ fn see_page(gpu: &Gpu, handle: HandleBytes, page: u32, round: u32) {
     close(gpu, at);
 }
 
-/// Both processes share, and open what the other shares: reserved, mapped at an offset, of device and host.
+/// Both processes share, and open the other's handles: reserved, mapped at an offset, of device and
+/// host.
 #[test]
 fn mappings_with_an_offset_are_shared_in_both_directions() {
     let gpu = ManuallyDrop::new(Gpu::new());
@@ -389,7 +390,7 @@ fn physical_memory_that_is_destroyed_is_kept_for_who_has_it_open() {
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut again)
     );
-    // What is allocated meanwhile would get the same pages if they were free.
+    // Memory that is allocated meanwhile would get the same pages if they were free.
     let others: Vec<_> = (0..64).map(|_| gpu.device_memory::<u32>(1024)).collect();
     others.iter().for_each(|other| other.fill_with(|_| u32::MAX));
     assert!((0..1024).all(|i| read(at, i) == 5));
@@ -418,7 +419,7 @@ fn addresses_without_memory_and_memory_of_other_contexts_are_not_shared() {
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeMemGetIpcHandle(gpu.context, memory.0, &raw mut handle)
     );
-    // What is mapped of it is still there.
+    // Its mapping still exists.
     check!(zeMemGetIpcHandle(gpu.context, range, &raw mut handle));
     check!(zeVirtualMemFree(gpu.context, range, 8192));
     let (mut at, flags) = (ptr::null_mut(), ze_ipc_memory_flags_t::empty());
@@ -428,7 +429,7 @@ fn addresses_without_memory_and_memory_of_other_contexts_are_not_shared() {
     );
 }
 
-/// A file descriptor may stand for a handle: it can travel where descriptors do.
+/// A file descriptor may replace a handle, to be sent where only descriptors can be.
 #[test]
 fn a_handle_becomes_a_file_and_a_handle_again() {
     let gpu = Gpu::new();

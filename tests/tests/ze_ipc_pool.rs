@@ -59,7 +59,7 @@ fn the_guides_sample() {
     let mut receiver = Peer::start("child_that_signals_event_5");
     receiver.say_handle(&handle_of(&pool));
     receiver.expect("submitted");
-    // Also if it is created when the other process has signalled it already.
+    // Also if it is created after the other process has signalled it.
     let event = pool.event(5);
     event.synchronize();
     assert!(event.is_ready());
@@ -111,14 +111,14 @@ fn signals_and_resets_of_either_process_wake_the_other() {
             ping.signal();
             pong.synchronize();
         } else {
-            // Signalled by this device, waited for by that one, and the other way round.
+            // Signalled by this device, waited for by the other one, and the other way round.
             list.signal(ping);
             list.set((&memory, 0), round, None, &[pong]);
             list.synchronize();
             assert_eq!(memory.get(0), round);
         }
         seen.signal();
-        // The other process resets them; this one sees it.
+        // The other process resets them; this one sees that.
         reset.synchronize();
         assert!(!ping.is_ready() && !pong.is_ready() && !seen.is_ready());
         reset.reset();
@@ -161,7 +161,7 @@ fn child_that_answers() {
     }
 }
 
-/// What one importer signals wakes another importer: the exporter passes it on.
+/// A signal of one importer wakes another importer: the exporter forwards it.
 #[test]
 fn importers_wake_each_other() {
     let gpu = Gpu::new();
@@ -200,7 +200,7 @@ fn child_that_signals_event_0() {
     pool.event(0).signal();
 }
 
-/// Contexts of one process may open what it exports itself.
+/// Contexts of one process may open its own exports.
 #[test]
 fn a_process_opens_its_own_pool() {
     let (gpu, other) = (Gpu::new(), Gpu::new());
@@ -238,7 +238,7 @@ fn pools_that_cannot_be_shared_are_refused() {
     };
     let pool = gpu.pool_of(&desc);
     refused!(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, zeEventPoolGetIpcHandle(pool.0, &raw mut handle));
-    // Its events are shared one by one: the pool's IPC flag is theirs.
+    // Its events are shared one by one: they inherit the pool's IPC flag.
     let mut one = ze_ipc_event_counter_based_handle_t::default();
     check!(zeEventCounterBasedGetIpcHandle(pool.event(0).0, &raw mut one));
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sharing with other processes over and over: nothing is left behind, and a process may be killed at any
-//! moment. TALLY_ROUNDS chooses how many processes are killed, TALLY_SEED when.
+//! Repeated sharing with other processes: no resources are leaked, and a process may be killed at any
+//! moment. TALLY_ROUNDS sets the number of processes that are killed, TALLY_SEED the moments.
 
 use std::path::Path;
 use std::ptr;
@@ -19,18 +19,18 @@ const CB_IPC: ze_event_counter_based_flags_t =
 const POOL_IPC: ze_event_pool_flags_t = ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC;
 const READY: ze_result_t = ze_result_t::ZE_RESULT_SUCCESS;
 const LOST: ze_result_t = ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST;
-/// Opens and closes of everything.
+/// The number of opens and closes of everything.
 const OPENS: usize = 1000;
-/// Events that a process shares before it starts anew.
+/// The number of events that a process shares before it starts again.
 const EVENTS: usize = 64;
-/// "Within a second", for a machine with much else to do.
+/// "Within a second", for a busy machine.
 const PROMPT: Duration = Duration::from_secs(60);
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
 }
 
-/// Everything that can be shared, and its handles.
+/// One object of each kind that can be shared, and their handles.
 struct Export {
     memory: Usm<u32>,
     pool: Pool,
@@ -63,7 +63,7 @@ impl Export {
     }
 }
 
-/// Opens all three, uses them a little, closes them.
+/// Opens all three, uses them briefly, and closes them.
 fn open_and_close(gpu: &Gpu, handles: &[HandleBytes; 3]) {
     let (mut event, mut pool, mut at) = (NONE, ze_event_pool_handle_t::NULL, ptr::null_mut());
     let handle = ze_ipc_event_counter_based_handle_t { data: handles[0] };
@@ -84,7 +84,7 @@ fn open_and_close(gpu: &Gpu, handles: &[HandleBytes; 3]) {
     check!(zeEventCounterBasedCloseIpcHandle(event));
 }
 
-/// What a process has: descriptors, threads, mappings.
+/// The resources of a process: descriptors, threads, mappings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Holdings {
     files: usize,
@@ -100,7 +100,7 @@ impl Holdings {
         Self { files: count("fd"), threads: count("task"), maps }
     }
 
-    /// The allocator and a growing heap of the driver may map something for good.
+    /// The allocator and a growing heap of the driver may keep some mappings.
     fn is_back_at(self, before: Self) -> bool {
         self.files <= before.files
             && self.threads <= before.threads
@@ -108,7 +108,8 @@ impl Holdings {
     }
 }
 
-/// Waits until a process holds no more than before: it closes its ends when it hears of ours.
+/// Waits until a process holds no more than before: it closes its ends when it notices that ours are
+/// closed.
 fn settles(process: u32, before: Holdings) {
     let until = Instant::now() + Duration::from_secs(60);
     while !Holdings::of(process).is_back_at(before) {
@@ -117,8 +118,8 @@ fn settles(process: u32, before: Holdings) {
     }
 }
 
-/// A thousand opens and closes of an event, a pool and memory leave no descriptor, thread or mapping
-/// behind, in neither process; and the last one works as the first.
+/// A thousand opens and closes of an event, a pool and memory leak no descriptor, thread or mapping in
+/// either process; and the last one works like the first.
 #[test]
 fn a_thousand_opens_leave_nothing_behind() {
     ze::in_child("child_that_opens_a_thousand_times", &[device_threads::VARIABLE]);
@@ -158,7 +159,7 @@ fn child_that_exports_all() {
     export.open_the_gate();
 }
 
-/// The same for the handles themselves: made and given back, event and all.
+/// The same for the handles themselves: created and put back, including the event.
 #[test]
 fn a_thousand_handles_leave_nothing_behind() {
     ze::in_child("child_that_makes_a_thousand_handles", &[device_threads::VARIABLE]);
@@ -196,9 +197,10 @@ impl Random {
     }
 }
 
-/// "Exporter's death at every step gives completion or DEVICE_LOST within a second, never a hang or false
-/// completion." The exporter is killed at random moments, while it makes handles, is asked for them,
-/// signals, and while the importer waits: who is told that an event is complete finds its work done.
+/// "Exporter's death at every step gives completion or DEVICE_LOST within a second, never a hang or
+/// false completion." The exporter is killed at random moments, while it creates handles, answers
+/// requests for them, signals, and while the importer waits: if an event is reported complete, its work
+/// is done.
 #[test]
 fn an_exporter_may_die_at_any_moment() {
     let mut random = Random(number("TALLY_SEED", 1));
@@ -232,7 +234,7 @@ fn an_exporter_may_die_at_any_moment() {
     }
 }
 
-/// Waits for one event of an exporter that may die; its work is to write a 1.
+/// Waits for one event of an exporter that may die; the work of the event is to write a 1.
 fn look_at_one(gpu: &Gpu, data: HandleBytes, memory: *const u32, number: usize) {
     let mut event = NONE;
     let handle = ze_ipc_event_counter_based_handle_t { data };
@@ -275,7 +277,7 @@ fn child_that_shares_and_signals() {
 }
 
 /// The importer's death at every step: it is killed at random moments while it opens, waits and closes.
-/// The exporter's work goes on, and nothing of the importer stays.
+/// The exporter's work continues, and no resources of the importer remain.
 #[test]
 fn an_importer_may_die_at_any_moment() {
     ze::in_child("child_whose_importers_die", &[device_threads::VARIABLE]);

@@ -42,7 +42,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // A failure is the test's to report.
+        // The test reports the failure.
         let _ = call!(zeKernelDestroy(self.kernel));
         let _ = call!(zeModuleDestroy(self.module));
     }
@@ -52,7 +52,7 @@ fn groups(x: u32) -> ze_group_count_t {
     ze_group_count_t { groupCountX: x, groupCountY: 1, groupCountZ: 1 }
 }
 
-/// An indirect launch reads the numbers of groups when it runs; no groups are no work.
+/// An indirect launch reads the numbers of groups when it runs; zero groups do nothing.
 #[test]
 fn an_indirect_launch_reads_its_groups_when_it_runs() {
     let it = Kernel::new();
@@ -73,7 +73,7 @@ fn an_indirect_launch_reads_its_groups_when_it_runs() {
     assert_eq!(it.counts.to_vec(), [1, 1, 1, 0, 0, 0, 0, 0]);
 }
 
-/// As many of several indirect kernels run as the count says when they run; the signal comes in any
+/// The count at run time determines how many of several indirect kernels run; the signal is made in any
 /// case.
 #[test]
 fn several_indirect_launches_run_up_to_the_count() {
@@ -102,7 +102,7 @@ fn several_indirect_launches_run_up_to_the_count() {
     }
 }
 
-/// No kernels are a command too: its signal comes, and what is appended after it goes on.
+/// A launch of zero kernels is a command too: it signals, and later commands run.
 #[test]
 fn several_indirect_launches_of_no_kernel_are_complete() {
     let it = Kernel::new();
@@ -130,7 +130,7 @@ fn several_indirect_launches_of_no_kernel_are_complete() {
     }
 }
 
-/// All that a launch needs in one call.
+/// Everything that a launch needs in one call.
 #[test]
 fn a_launch_brings_its_sizes_and_arguments() {
     let it = Kernel::new();
@@ -154,8 +154,8 @@ fn a_launch_brings_its_sizes_and_arguments() {
     assert_eq!(it.counts.to_vec(), [5, 5, 0, 0, 0, 0, 0, 0]);
 }
 
-/// A cooperative launch takes as many groups as were suggested, not more; engines that only copy
-/// take no kernels.
+/// A cooperative launch accepts as many groups as were suggested, not more; copy-only engines accept no
+/// kernels.
 #[test]
 fn what_cannot_be_launched_is_refused() {
     let it = Kernel::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that are wrong and that every other driver lets through: they work here too, and
-//! `TALLY_LOG=warn` says once what is wrong.
+//! Wrong programs that every other driver accepts: they work here too, and `TALLY_LOG=warn` names each
+//! kind of mistake once.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,8 +12,8 @@ use tally_ze::*;
 
 const UNSET: ze_structure_type_t = ze_structure_type_t(0);
 
-/// Whoever writes `= {}` leaves the type of a structure zero. Where a call takes one structure it is
-/// meant, for input and for output.
+/// Programs that write `= {}` leave the type of a structure zero. If a call takes one structure, that
+/// one is assumed, for input and for output.
 #[test]
 fn a_structure_without_a_type_is_the_one_that_is_meant() {
     let gpu = Gpu::new();
@@ -45,7 +45,7 @@ fn a_structure_without_a_type_is_the_one_that_is_meant() {
     assert_eq!(unset.stype, UNSET, "it stays as it was");
 }
 
-/// What extends such a structure is looked at, and has to say itself what it is.
+/// Extensions of such a structure are processed, and must have their own type.
 #[test]
 fn the_chain_of_a_structure_without_a_type_counts() {
     let device = ze::device();
@@ -85,7 +85,7 @@ fn the_chain_of_a_structure_without_a_type_counts() {
     );
 }
 
-/// Intel's benchmarks and the conformance suite ask for as much alignment as memory.
+/// Intel's benchmarks and the conformance suite request as much alignment as memory.
 #[test]
 fn an_alignment_that_is_no_power_of_two_is_rounded_up() {
     let gpu = Gpu::new();
@@ -113,7 +113,7 @@ fn the_end_of_a_capture_into_a_graph_needs_no_place_for_its_handle() {
     check!(zeGraphInstantiateExt(graph, ptr::null(), &raw mut executable));
     check!(zeExecutableGraphDestroyExt(executable));
     check!(zeGraphDestroyExt(graph));
-    // Else nobody would have it.
+    // Otherwise the application would not have it.
     check!(zeCommandListBeginGraphCaptureExt(list.0, ptr::null()));
     list.barrier(None, &[]);
     let nowhere = ptr::null_mut();
@@ -125,7 +125,7 @@ fn the_end_of_a_capture_into_a_graph_needs_no_place_for_its_handle() {
     check!(zeGraphDestroyExt(graph));
 }
 
-/// Intel's driver does not look at the context, with any policy.
+/// Intel's driver does not check the context, with any policy.
 #[test]
 fn memory_is_freed_through_any_context() {
     use ze_driver_memory_free_policy_ext_flags_t as policy;
@@ -149,7 +149,7 @@ fn memory_is_freed_through_any_context() {
     }
 }
 
-/// Intel's driver writes such commands behind the list's end, where no execution gets to.
+/// Intel's driver writes such commands behind the list's end, where no execution reaches them.
 #[test]
 fn commands_for_a_closed_list_are_lost() {
     let gpu = Gpu::new();
@@ -167,7 +167,7 @@ fn commands_for_a_closed_list_are_lost() {
         list.set((&memory, 1), 1, Some(&event), &[]);
         list.copy((&memory, 2), (&memory, 0), 1, None, &[&event]);
         list.barrier(None, &[]);
-        // Its arguments are looked at, as for an open one.
+        // Its arguments are checked, as for an open one.
         refused!(
             ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
             zeCommandListAppendBarrier(list.0, dead, 1, [dead].as_mut_ptr())
@@ -187,9 +187,9 @@ fn commands_for_a_closed_list_are_lost() {
     }
 }
 
-/// Libraries read a little behind their arrays. They count on pages of 64 KiB, and behind an array that
-/// fills its last one on whatever most GPUs have where nothing is mapped. What they find there is of no
-/// meaning.
+/// Libraries read a little beyond their arrays. They rely on pages of 64 KiB, and beyond an array that
+/// fills its last one on memory that most GPUs provide where nothing is mapped. The values there have
+/// no meaning.
 #[test]
 fn a_kernel_may_read_behind_an_allocation() {
     const SUM: &str = "kernel void sum(global const uint *from, global uint *to, uint count) {
@@ -204,7 +204,7 @@ fn a_kernel_may_read_behind_an_allocation() {
     let (list, result) = (gpu.immediate(0, true), gpu.host::<u32>(1));
     for words in [1, 1024, 16_384, 24_576, 32_768, 262_144, 300_000] {
         for memory in [gpu.host::<u32>(words), gpu.device_memory(words)] {
-            // The device reads it: the adversarial device hides device memory from the host.
+            // The device reads it, because the adversarial device hides device memory from the host.
             let (one, bytes) = (1_u32, 4 * words);
             check!(zeCommandListAppendMemoryFill(
                 list.0,
@@ -233,9 +233,9 @@ fn a_kernel_may_read_behind_an_allocation() {
                 none
             ));
             list.synchronize();
-            // The last page holds anything behind the words themselves.
+            // Behind the words themselves the last page may have any contents.
             assert_eq!(result.get(0) & 1, 1, "{words} words");
-            // What is known of the allocation ends with it.
+            // The driver reports no allocation beyond its end.
             let beyond = memory.ptr().wrapping_add(words).cast();
             refused!(
                 ZE_RESULT_ERROR_ADDRESS_NOT_FOUND,
@@ -247,7 +247,7 @@ fn a_kernel_may_read_behind_an_allocation() {
     check!(zeModuleDestroy(module));
 }
 
-/// One line for each kind of mistake, however often it is made, and nothing for a program without any.
+/// One line for each kind of mistake, however often it is made, and none for a correct program.
 #[test]
 fn the_log_names_each_mistake_once() {
     let text = ze::in_child("child_with_mistakes", &[("TALLY_LOG", "warn")]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of lists and queues, and what they refuse, through the stock loader.
+//! The lifetime of lists and queues, and the calls that they refuse, through the stock loader.
 
 use std::ptr;
 
@@ -73,7 +73,7 @@ fn a_running_execution_is_not_disturbed() {
     first.set((&memory, 2), 1, None, &[]);
     drop(second);
     for _ in 0..20 {
-        // Others who would be given the memory, if it were free.
+        // Other lists that would get the memory, if it were free.
         let list = gpu.regular(0, true);
         list.set((&memory, 2), 2, None, &[]);
         list.close();
@@ -158,7 +158,7 @@ fn lists_and_queues_of_different_groups_are_refused() {
     refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeCommandListHostSynchronize(list.0, 0));
 }
 
-/// Groups and queues that the device does not have, unknown flags and modes.
+/// Refuses groups and queues that the device does not have, unknown flags and modes.
 #[test]
 fn descriptions_are_checked() {
     let gpu = Gpu::new();
@@ -221,7 +221,7 @@ fn a_refused_append_changes_nothing() {
     }
 }
 
-/// What a list or queue was created with can be asked for.
+/// The properties with which a list or queue was created can be queried.
 /// "An immediate command list is both a command list and an implicit command queue." "An immediate
 /// command list is created using a command queue descriptor."
 #[test]
@@ -282,7 +282,7 @@ fn the_flags_of_an_immediate_list_say_whether_it_is_in_order() {
     }
 }
 
-/// Lists come and go by the thousand without a trace.
+/// Thousands of lists are created and destroyed without leaks.
 #[test]
 fn lists_and_queues_come_and_go() {
     let gpu = Gpu::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between the program and the driver: other drivers, layers, and the ways to find the library.
+//! Layers between the program and the driver: other drivers, layers, and the ways to find the library.
 //!
 //! Each case needs a process of its own; the tests named `child_*` run there. `scripts/test loaders`
 //! runs them all under newer loaders too.
@@ -15,7 +15,7 @@ use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check};
 use tally_ze::*;
 
-/// A folder with files for one test; removed with what is in it.
+/// A folder with files for one test; removed with its contents.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays is litter, not a failure.
+        // If something stays, that is no failure.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -70,13 +70,13 @@ fn loader_minor() -> u32 {
     loader.expect("the loader tells its own version").library[1] as u32
 }
 
-/// Whether the program has the driver's own handles, and not objects of the loader's.
+/// Whether the program has the driver's own handles, and not objects of the loader.
 fn handles_are_the_drivers_own() -> bool {
     let mut address = ptr::null_mut();
     let name = c"zeDriverGetApiVersion".as_ptr();
     check!(zeDriverGetExtensionFunctionAddress(ze::driver(), name, &raw mut address));
     type Function = functions::zeDriverGetApiVersion;
-    // SAFETY: the driver answers with the function of this name.
+    // SAFETY: the driver returns the function of this name.
     let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
     let mut version = ze_api_version_t::default();
     // SAFETY: the place is writable; the driver checks its handle.
@@ -88,7 +88,7 @@ fn maps() -> String {
     fs::read_to_string("/proc/self/maps").expect("Linux has it")
 }
 
-/// Two drivers in one process, the second a copy of the first under another name: nothing is shared
+/// Two drivers in one process, the second a copy of the first under another name: they share nothing
 /// but the process.
 fn beside_another(test: &str, variables: &[(&str, &str)]) -> String {
     let folder = Folder::new(test);
@@ -146,13 +146,13 @@ fn child_that_looks_at_handles() {
     let routine = Routine::new(&Routine::spirv());
     routine.run();
     if own {
-        // Functions that the loader has never heard of take these handles.
+        // Functions that the loader does not know take these handles.
         let gpu = routine.gpu();
         let (list, event) = (gpu.immediate(0, true), gpu.cb_event());
         list.signal(&event);
         event.synchronize();
     }
-    // A function of the tools, which a handle's second pointer leads to.
+    // A function of the tools, reached through the second pointer in a handle.
     let mut size = 0;
     let format = 0;
     type GetDebugInfo =
@@ -177,7 +177,7 @@ fn child_whose_handles_are_wrapped() {
     (0..3).for_each(|_| routine.run());
 }
 
-/// Every check of the layer but that of handles' lives.
+/// Every check of the layer except that of handles' lifetimes.
 const CHECKS: [(&str, &str); 5] = [
     ("ZE_ENABLE_VALIDATION_LAYER", "1"),
     ("ZE_ENABLE_PARAMETER_VALIDATION", "1"),
@@ -198,13 +198,13 @@ fn child_under_the_validation_layer() {
     let routine = Routine::new(&Routine::spirv());
     assert!(maps().contains("libze_validation_layer"), "the layer is not there");
     routine.run();
-    // The layer answers itself, and the driver does not mind.
+    // The layer itself returns the error; the driver accepts the call.
     let answer = call!(zeMemFree(routine.gpu().context, ptr::null_mut()));
     assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     routine.run();
 }
 
-/// The layer takes immediate lists for closed ones, whatever the driver, and lets nothing be appended.
+/// The layer considers immediate lists closed, with any driver, and refuses all appends.
 #[test]
 fn the_validation_layer_follows_the_lives_of_handles() {
     let variables = [CHECKS.as_slice(), &[("ZE_ENABLE_HANDLE_LIFETIME", "1")]].concat();
@@ -218,7 +218,7 @@ fn child_whose_handles_are_followed() {
     (0..3).for_each(|_| routine.run_regular());
 }
 
-/// Launches that the tracer saw.
+/// The number of launches that the tracer saw.
 static LAUNCHES: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn launched(_: *mut c_void, _: ze_result_t, _: *mut c_void, _: *mut *mut c_void) {
@@ -276,7 +276,7 @@ fn the_driver_is_found_by_name_in_the_library_path() {
     ze::in_child("child_whose_driver_is_found", &variables);
 }
 
-/// The loader has a list of names, and no other way to find a driver that nothing names.
+/// The loader has a list of names, and no other way to find a driver that is not configured.
 #[test]
 fn the_driver_is_found_under_a_name_that_the_loader_knows() {
     let folder = Folder::new("known-name");

@@ -9,7 +9,7 @@ use tally_tests::ze::Gpu;
 use tally_tests::{call, check, refused};
 use tally_ze::*;
 
-/// "Within a second", as it is on an idle machine, for one with much else to do.
+/// "Within a second" holds on an idle machine; this limit is for a busy one.
 const PROMPT: Duration = Duration::from_secs(60);
 
 /// "A wait on a counter whose producer has died ends in DEVICE_LOST within a second, never in a
@@ -24,7 +24,7 @@ fn a_fault_ends_all_waits_with_device_lost() {
     let (list, other) = (gpu.immediate(0, true), gpu.immediate(0, true));
     other.set((&memory, 1), 1, Some(&regular), &[&never]);
     let start = Instant::now();
-    // Freed memory is unmapped, so to read it is a fault.
+    // Freed memory is unmapped, so a read of it is a fault.
     let nowhere = gpu.device_memory::<u32>(1 << 20).ptr().cast_const().cast();
     let (dst, waits) = (memory.ptr().cast(), ptr::null_mut());
     check!(zeCommandListAppendMemoryCopy(list.0, dst, nowhere, 4, event.0, 0, waits));
@@ -41,7 +41,7 @@ fn a_fault_ends_all_waits_with_device_lost() {
     drop((list, other, event, regular, never, pool, memory));
     let device = gpu.device;
     drop(gpu);
-    // What the loss left is the application's to notice.
+    // The application has to notice the loss; the error is not checked here.
     let _ = call!(zeDeviceGetStatus(device));
     let gpu = Gpu::new();
     let memory = gpu.host::<u32>(1);

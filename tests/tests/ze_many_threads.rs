@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many threads at once: each creates, appends, synchronises and destroys, and nobody sees anything of
-//! the others.
+//! Many threads at once: each creates, appends, synchronises and destroys, and none is affected by the
+//! others.
 
 use std::ptr;
 use std::sync::Barrier;
@@ -11,7 +11,7 @@ use tally_tests::{call, check};
 use tally_ze::*;
 
 const THREADS: usize = 64;
-/// Times that each thread does all of it.
+/// The number of times that each thread does all of it.
 const ROUNDS: u32 = 4;
 
 /// "Simultaneous calls to zeInit are thread-safe and only one instance of each driver will be loaded."
@@ -76,7 +76,7 @@ fn one_thread(gpu: &Gpu, value: u32) {
     immediate.copy((&memory, 2), (&memory, 1), 1, Some(&last), &[]);
     last.synchronize();
     assert_eq!(memory.to_vec(), [value; 3]);
-    // An error belongs to the thread that made it.
+    // An error belongs to the thread that caused it.
     let result = call!(zeCommandListHostSynchronize(ze_command_list_handle_t::NULL, 0));
     assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
     assert!(ze::description().contains("hCommandList"), "{}", ze::description());

@@ -18,7 +18,7 @@ const BLOCK: Policy = Policy::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_BLOCKING_FRE
 const DEFER: Policy = Policy::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE;
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 
-/// The policies go by all that the process has submitted, so the tests run one at a time.
+/// The policies consider everything that the process has submitted, so the tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -80,14 +80,14 @@ fn deferred_memory_is_the_devices_until_it_is_done_and_nobodys_then() {
             Some(list) => list.synchronize(),
             None => check!(zeDeviceSynchronize(gpu.device)),
         }
-        // The next allocation finds out that it is free.
+        // The next allocation notices that it is free.
         let another = gpu.host::<u32>(1);
         assert!(another.address() == address || !is_mapped(address), "it is never freed");
         check!(zeContextGetStatus(gpu.context));
     }
 }
 
-/// What is freed later waits for what was submitted, not for what was freed before it.
+/// A deferred free waits for the submitted work, not for earlier frees.
 #[test]
 fn any_number_of_deferred_frees_may_wait_for_one_list() {
     let _alone = alone();
@@ -96,7 +96,7 @@ fn any_number_of_deferred_frees_may_wait_for_one_list() {
     let event = pool.event(0);
     let memory = gpu.host::<u32>(1);
     let list = parked(&gpu, true, &event, &memory);
-    // Were each to wait for all before it too, the hundredth would have 2 to the power of 99 to do.
+    // If each waited for all before it too, the hundredth would have 2 to the power of 99 waits.
     for _ in 0..100 {
         free(&gpu, gpu.host::<u32>(1), DEFER);
     }
@@ -114,7 +114,7 @@ fn deferred_memory_that_nobody_uses_is_freed_at_once() {
     list.synchronize();
     let address = memory.address();
     free(&gpu, memory, DEFER);
-    // It is unmapped, or the next allocation of its size gets it.
+    // It is unmapped, or the next allocation of its size reuses it.
     assert!(!is_mapped(address) || gpu.host::<u32>(1).address() == address);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache on disk: a module that any process has built starts no compiler again; damage, other
-//! options and folders of others do no harm.
+//! The cache on disk: a module that any process has built does not start a compiler again; damage,
+//! other options and folders of other users do no harm.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use tally_ze::*;
 
 const FLAGS: &str = "TALLY_TEST_FLAGS";
 
-/// A folder with a compiler that writes a line for each of its starts.
+/// A folder with a compiler that logs each of its starts.
 struct Place(PathBuf);
 
 impl Place {
@@ -20,7 +20,7 @@ impl Place {
         let dir = std::env::temp_dir().join(format!("tally-cache-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).expect("a temporary folder can be made");
-        // Naming the driver's compiler to children is the loader's affair, so have it opened.
+        // The loader passes the driver's compiler to children, so it has to be opened.
         let _gpu = Gpu::new();
         let real = std::env::var("TALLY_COMPILER").expect("the tests name the compiler");
         let script =
@@ -35,12 +35,12 @@ impl Place {
         self.0.join("cache")
     }
 
-    /// Has a child build and run; how often a compiler was started until now.
+    /// Makes a child build and run; returns how often a compiler was started until now.
     fn run(&self, flags: &str) -> usize {
         self.run_with(&[("TALLY_CACHE_DIR", text(&self.cache())), (FLAGS, flags)])
     }
 
-    /// Does the same with these variables, which say where the cache is.
+    /// Does the same with these variables, which set the cache's folder.
     fn run_with(&self, variables: &[(&str, &str)]) -> usize {
         let compiler = self.0.join("compiler");
         let cache_is_on = [("TALLY_COMPILER", text(&compiler)), ("TALLY_CACHE", "1")];
@@ -64,7 +64,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("it is ASCII")
 }
 
-/// Whether this user may do everything, so that modes of files keep nothing from it.
+/// Whether this user may do everything, so that file modes do not restrict it.
 fn is_root() -> bool {
     // SAFETY: takes nothing.
     unsafe { libc::geteuid() == 0 }
@@ -72,7 +72,7 @@ fn is_root() -> bool {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What stays is litter, not a failure.
+        // If something stays, that is no failure.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -133,7 +133,8 @@ fn damaged_files_are_built_anew() {
     }
 }
 
-/// Good files under other modules' names are not taken for those modules: each says whose it is.
+/// Valid files under other modules' names are not used for those modules: each contains its module's
+/// identity.
 #[test]
 fn files_under_the_names_of_others_are_built_anew() {
     let place = Place::new("swapped");
@@ -166,7 +167,7 @@ fn many_processes_share_the_cache() {
     assert_eq!(left.len(), 2, "no writer left anything: {left:?}");
 }
 
-/// What lies in the folder is run as code: nothing is taken from where others may write.
+/// Files in the folder are run as code, so no file is used from a folder that other users may write to.
 #[test]
 fn a_folder_that_others_may_write_to_is_not_used() {
     let place = Place::new("others");
@@ -208,13 +209,13 @@ fn the_cache_can_be_turned_off() {
     assert!(!cache.exists() && !place.0.join(".cache").exists());
 }
 
-/// A folder of another user's may hold anything.
+/// A folder of another user's may contain anything.
 #[test]
 fn a_folder_of_somebody_elses_is_not_used() {
     let place = Place::new("foreign");
     let mut folder = PathBuf::from("/usr");
     if is_root() {
-        // What this user has built, given away.
+        // Files that this user has built, given to another user.
         assert_eq!(place.run(""), 1);
         folder = place.cache();
         std::os::unix::fs::chown(&folder, Some(65534), None).expect("root may");
@@ -225,7 +226,7 @@ fn a_folder_of_somebody_elses_is_not_used() {
     assert_eq!(place.run_with(&variables), before + 2, "nothing is written to it");
 }
 
-/// Files that others may have written are not code of this user's.
+/// Files that other users may have written are not run.
 #[test]
 fn files_that_others_may_write_to_are_built_anew() {
     let place = Place::new("files");
@@ -238,7 +239,7 @@ fn files_that_others_may_write_to_are_built_anew() {
     }
 }
 
-/// A pipe in a file's place is not waited for.
+/// A pipe in place of a file does not block the driver.
 #[test]
 fn what_is_no_file_holds_nothing() {
     let place = Place::new("pipe");
@@ -252,7 +253,7 @@ fn what_is_no_file_holds_nothing() {
     assert_eq!(place.run(""), 2, "files have taken their place");
 }
 
-/// A folder in which nothing can be made.
+/// A folder in which no file can be created.
 #[test]
 fn an_unwritable_folder_costs_the_cache_and_nothing_else() {
     let place = Place::new("unwritable");
@@ -271,7 +272,7 @@ fn an_unwritable_folder_costs_the_cache_and_nothing_else() {
     }
 }
 
-/// On a file system without room nothing is kept, and nothing of what could not be kept stays.
+/// On a full file system nothing is kept, and no partial files stay.
 #[test]
 #[ignore = "needs user namespaces"]
 fn a_full_file_system_costs_the_cache_and_nothing_else() {
@@ -298,7 +299,7 @@ fn a_full_file_system_costs_the_cache_and_nothing_else() {
     }
 }
 
-/// `TALLY_CACHE_MAX`: what was not used for the longest time makes room.
+/// `TALLY_CACHE_MAX`: the entries that were not used for the longest time are removed.
 #[test]
 fn a_folder_that_is_too_large_loses_its_oldest_files() {
     let place = Place::new("large");

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds that are too much for the compiler's limits on time and memory, through the stock loader.
+//! Builds that exceed the compiler's limits on time and memory, through the stock loader.
 
 use std::fmt::Write;
 
 use tally_tests::check;
 use tally_tests::ze::{self, Gpu};
 
-/// Values that are live all the time.
+/// The number of values that are live all the time.
 const VALUES: usize = 64;
-/// Steps, each of which changes one of them by two others.
+/// The number of steps, each of which changes one of the values by two others.
 const STEPS: usize = 7500;
 
-/// The values that a step has to do with.
+/// The values of each step.
 fn steps() -> impl Iterator<Item = [usize; 3]> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
@@ -23,7 +23,7 @@ fn steps() -> impl Iterator<Item = [usize; 3]> {
     (0..STEPS).map(move |_| std::array::from_fn(|_| random()))
 }
 
-/// A kernel that takes LLVM seconds as vectors of 16 items, and a tenth of one as it stands.
+/// A kernel that takes LLVM seconds as vectors of 16 items, and a tenth of a second in scalar form.
 fn heavy() -> String {
     let mut text =
         String::from("kernel void heavy(global ulong *p) { size_t g = get_global_id(0);");
@@ -40,7 +40,7 @@ fn heavy() -> String {
     text + "p[g] = sum; }"
 }
 
-/// What the kernel makes of a number.
+/// The kernel's result for a number.
 fn expected(start: u64) -> u64 {
     let mut values: Vec<u64> = (0..VALUES as u64).map(|i| start + i).collect();
     for [i, j, k] in steps() {
@@ -49,7 +49,7 @@ fn expected(start: u64) -> u64 {
     values.into_iter().fold(0, u64::wrapping_add)
 }
 
-/// The limits count for each processor: one is enough.
+/// The limits count for each processor, so the test uses one.
 fn use_one_processor() {
     // SAFETY: all-zero bytes are a valid set; the calls read and write it within its size, and only
     // concern this process.
@@ -64,7 +64,7 @@ fn use_one_processor() {
     }
 }
 
-/// "limits on time and memory with a retry at lower optimisation": the kernel is there after all, and
+/// "limits on time and memory with a retry at lower optimisation": the kernel is built in the end, and
 /// right; the log says that it was built again.
 #[test]
 fn a_build_beyond_the_time_limit_is_done_again_with_less_optimisation() {
@@ -79,7 +79,7 @@ fn child_that_builds_what_is_heavy() {
     use_one_processor();
     let gpu = Gpu::new();
     let spirv = ze::spirv_from(&heavy());
-    // With less than that nothing is optimised.
+    // With a lower level nothing is optimised.
     let module = gpu.module(&spirv, "-ze-opt-level=1").expect("it is valid");
     let starts = [0, 1, 7, u64::MAX / 3];
     let numbers = gpu.host::<u64>(starts.len());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Modules that import from each other, through the stock loader: links, their logs, what they
-//! refuse, inspection, and modules of several inputs.
+//! Modules that import from each other, through the stock loader: links, their logs, the refused
+//! ones, inspection, and modules of several inputs.
 
 use std::ffi::CString;
 use std::ptr;
@@ -9,7 +9,7 @@ use tally_tests::ze::{self, Gpu, Usm};
 use tally_tests::{check, refused};
 use tally_ze::*;
 
-/// Needs `weigh` and `shift`.
+/// Imports `weigh` and `shift`.
 const CALLER: &str = "
     uint weigh(uint x);
     extern global uint shift[2];
@@ -18,12 +18,12 @@ const CALLER: &str = "
         p[i] = weigh((uint)i) + shift[1];
     }
     kernel void alone(global uint *p) { p[get_global_id(0)] = 3; }";
-/// Brings `weigh`, needs `mirror`.
+/// Exports `weigh`, imports `mirror`.
 const WEIGH: &str = "
     constant uint table[4] = {5, 6, 7, 8};
     uint mirror(uint x);
     uint weigh(uint x) { return table[mirror(x) & 3]; }";
-/// Brings `mirror` and `shift`, and a kernel that changes the latter.
+/// Exports `mirror` and `shift`, and has a kernel that changes the latter.
 const MIRROR: &str = "
     global uint shift[2] = {0, 100};
     uint mirror(uint x) { return 3 - x; }
@@ -50,14 +50,14 @@ impl Modules {
         self.gpu.run(module, name, [1, 4], &[argument]);
     }
 
-    /// What kernel `k` writes.
+    /// The output of kernel `k`.
     fn result(&self, module: ze_module_handle_t) -> Vec<u32> {
         self.run(module, "k", &self.out.address().to_ne_bytes());
         self.out.to_vec()
     }
 }
 
-/// Links; the answer, and the log, which is there in either case.
+/// Links; returns the result, and the log, which exists in either case.
 fn link(modules: &[ze_module_handle_t]) -> (ze_result_t, String) {
     let mut log = ze_module_build_log_handle_t::NULL;
     let mut handles = modules.to_vec();
@@ -106,7 +106,7 @@ fn linked_modules_use_each_others_functions_and_variables() {
         // The variable is one and the same for both modules.
         gpu.run(mirror, "move", &10_u32.to_ne_bytes());
         assert_eq!(gpu.result(caller), [148, 147, 146, 145]);
-        // What is used stays, though its handle goes.
+        // Linked modules stay in memory after their handles are destroyed.
         check!(zeModuleDestroy(mirror));
         check!(zeModuleDestroy(weigh));
         assert_eq!(gpu.result(caller), [148, 147, 146, 145]);
@@ -141,7 +141,7 @@ fn an_import_with_two_definitions_is_refused() {
     let (answer, log) = link(&modules);
     assert_eq!(answer, LINK_FAILURE);
     assert!(log.contains("weigh: 2 modules define it"), "{log}");
-    // One module that is named twice defines it once.
+    // A module that is named twice defines it once.
     let (answer, log) = link(&[modules[0], modules[1], modules[2], modules[1]]);
     assert_eq!(answer, GOOD, "{log}");
     destroy(&modules);
@@ -157,7 +157,7 @@ fn a_linked_module_keeps_its_imports() {
     let [first, second, weigh, mirror, straight] =
         [CALLER, CALLER, WEIGH, MIRROR, other].map(|source| gpu.build(source));
     assert_eq!(link(&[weigh, mirror]).0, GOOD);
-    // Now there are two definitions of mirror, but weigh is linked, and nobody else wants one.
+    // Now there are two definitions of mirror, but weigh is linked, and no other module imports it.
     let (answer, log) = link(&[first, weigh, mirror, straight]);
     assert_eq!(answer, GOOD, "{log}");
     assert_eq!(gpu.result(first), [108, 107, 106, 105]);
@@ -168,7 +168,7 @@ fn a_linked_module_keeps_its_imports() {
     destroy(&[first, second, weigh, mirror, straight]);
 }
 
-/// Modules may need each other.
+/// Modules may depend on each other.
 #[test]
 fn imports_may_go_both_ways() {
     let gpu = Modules::new();
@@ -182,7 +182,7 @@ fn imports_may_go_both_ways() {
     destroy(&modules);
 }
 
-/// A declaration that does not fit the definition is found when modules are linked.
+/// A declaration that does not fit the definition is detected when modules are linked.
 #[test]
 fn an_import_of_another_type_is_refused_by_the_link() {
     let gpu = Modules::new();
@@ -194,7 +194,7 @@ fn an_import_of_another_type_is_refused_by_the_link() {
     destroy(&modules);
 }
 
-/// A variable may begin with the address of another module's variable.
+/// The initial value of a variable may be the address of another module's variable.
 #[test]
 fn initialisers_may_name_variables_of_other_modules() {
     let gpu = Modules::new();

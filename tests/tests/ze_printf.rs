@@ -34,7 +34,7 @@ const KERNELS: &str = r#"
         *(volatile global int *)(16 + n) = out[0];
     }"#;
 
-/// Standard output, which is a file from now on.
+/// Standard output, redirected to a file.
 struct Output {
     file: File,
     real: i32,
@@ -42,8 +42,8 @@ struct Output {
 
 impl Output {
     fn capture() -> Self {
-        // SAFETY: the descriptor is new and nobody else's. Standard output stays one: it is replaced, and
-        // the one that it was is kept.
+        // SAFETY: the descriptor is new and not used elsewhere. Standard output stays valid: it is
+        // replaced, and the original is kept.
         let (file, real) = unsafe {
             let made = libc::memfd_create(c"output".as_ptr(), 0);
             assert!(made >= 0);
@@ -55,7 +55,7 @@ impl Output {
         Self { file, real }
     }
 
-    /// All lines so far; each is whole.
+    /// All lines so far; each is complete.
     fn lines(&mut self) -> Vec<String> {
         let mut text = String::new();
         self.file.rewind().expect("a file can be rewound");
@@ -72,7 +72,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // SAFETY: puts standard output back, so that the test's result is seen.
+        // SAFETY: restores standard output, so that the test's result is seen.
         unsafe { libc::dup2(self.real, 1) };
     }
 }
@@ -158,7 +158,7 @@ fn child_each_synchronization() {
     printer.launch(&immediate, 1, NONE);
     check!(zeDeviceSynchronize(printer.gpu.device));
     assert_eq!(output.hellos(), 140);
-    // Nothing is to be waited for in synchronous mode.
+    // In synchronous mode there is nothing to wait for.
     let mode = ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
     let desc = ze_command_queue_desc_t { mode, ..Default::default() };
     printer.launch(&printer.gpu.immediate_of(&desc), 1, NONE);
@@ -191,7 +191,8 @@ fn child_with_a_full_buffer() {
         assert!(refused > 0, "{CALLS} calls of each item fit");
         let printed = output.lines().len() - before;
         assert_eq!(printed as i32 + refused, ITEMS as i32 * CALLS, "round {round}");
-        // A record is about as long as its format and arguments: the size is no empty promise.
+        // A record is about as long as its format and arguments, so the reported size is really
+        // available.
         assert!(printed as u32 > properties.printfBufferSize / 64, "{printed}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The driver as a guest in somebody's process: limits, the environment, the end.
+//! The driver inside of an application's process: limits, the environment, the end.
 //!
 //! Each case needs a process of its own; the tests named `child_*` run there.
 
@@ -71,7 +71,7 @@ fn child_with_settings() {
     let device = ze::device();
     check!(zeDeviceGetCommandQueueGroupProperties(device, &raw mut count, groups.as_mut_ptr()));
     if ze::on_kernel_lane() {
-        // The device is not this process's to shape.
+        // This process does not configure the device.
         return;
     }
     assert_eq!(groups[0].numQueues, 3);
@@ -120,7 +120,7 @@ fn child_that_logs_packets() {
     assert_eq!(memory.get(0), 7);
 }
 
-/// The driver's own function, which is good when the loader has gone.
+/// The driver's own function, which still works when the loader is unloaded.
 static STATUS: OnceLock<(functions::zeContextGetStatus, usize)> = OnceLock::new();
 
 #[test]
@@ -133,13 +133,13 @@ fn calls_after_main_answer_device_lost() {
 #[ignore = "runs in a child process"]
 fn child_that_exits() {
     // Registered before the driver's own handler, so it runs after it.
-    // SAFETY: the handler lives in the program and calls nothing but what is loaded for ever.
+    // SAFETY: the handler lives in the program and calls only code that is never unloaded.
     assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
     let gpu = Gpu::new();
     let mut address: *mut c_void = ptr::null_mut();
     let name = c"zeContextGetStatus".as_ptr();
     check!(zeDriverGetExtensionFunctionAddress(ze::driver(), name, &raw mut address));
-    // SAFETY: the driver answers with the function of this name.
+    // SAFETY: the driver returns the function of this name.
     let function =
         unsafe { std::mem::transmute::<*mut c_void, functions::zeContextGetStatus>(address) };
     let context = gpu.context.0 as usize;
@@ -189,10 +189,10 @@ fn child_whose_contexts_come_and_go() {
     };
     round();
     let before = (files(), maps());
-    // More than the device has address spaces for.
+    // More rounds than the device has address spaces.
     (0..300).for_each(|_| round());
     assert_eq!(files(), before.0);
-    // Files for a few buffers are made, and mapped, before they are asked for.
+    // Files for a few buffers are created, and mapped, in advance.
     assert!(maps() <= before.1 + 40, "{} mappings, {} before", maps(), before.1);
 }
 
@@ -204,16 +204,16 @@ fn the_device_may_be_lost_any_number_of_times() {
 #[test]
 #[ignore = "runs in a child process"]
 fn child_that_loses_the_device_often() {
-    // More often than the device has address spaces.
+    // More rounds than the device has address spaces.
     for _ in 0..300 {
         let gpu = Gpu::new();
         let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
         let never = pool.event(0);
-        // What is destroyed while it waits goes with the address space.
+        // Objects that are destroyed while they wait are freed with the address space.
         let parked = gpu.immediate(0, true);
         parked.wait(&[&never]);
         drop(parked);
-        // Freed memory is unmapped, so to write it is a fault.
+        // Freed memory is unmapped, so a write to it is a fault.
         let nowhere = gpu.device_memory::<u32>(1 << 20).ptr().cast();
         let list = gpu.immediate(0, true);
         let (byte, none, waits) = (1_u8, ze_event_handle_t::NULL, ptr::null_mut());
@@ -224,7 +224,7 @@ fn child_that_loses_the_device_often() {
         drop((list, never, pool));
         let device = gpu.device;
         drop(gpu);
-        // What the loss left is the application's to notice.
+        // The application has to notice the loss; the error is not checked here.
         let _ = call!(zeDeviceGetStatus(device));
     }
     drop(Gpu::new().host::<u8>(8));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The driver in processes that have a life of their own: signal handlers, floating-point modes,
-//! forks, threads that come and go, libraries that are unloaded, an end in the middle of work.
+//! The driver in processes that do other things too: signal handlers, floating-point modes, forks,
+//! threads that are created and end, libraries that are unloaded, an end in the middle of work.
 //!
 //! Each case needs a process of its own; the tests named `child_*` run there.
 
@@ -63,18 +63,18 @@ fn children_that_multiprocessing_spawns_can_use_the_driver() {
 
 // ---- signal handlers ----
 
-/// Faults that the host's handler has repaired.
+/// The number of faults that the host's handler has repaired.
 static REPAIRED: AtomicU32 = AtomicU32::new(0);
 /// The page that the host's handler makes accessible.
 static GUARDED: AtomicUsize = AtomicUsize::new(0);
 
-/// What garbage collectors do: a write to a page of theirs traps, and is repeated.
+/// Imitates garbage collectors: a write to one of their pages traps, and is repeated.
 extern "C" fn repair(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel passes the signal's information.
     let address = unsafe { (*info).si_addr() } as usize;
     let page = GUARDED.load(Ordering::Relaxed);
     if signal != libc::SIGSEGV || address & !4095 != page {
-        // SAFETY: ends the process at once, as the test that it fails.
+        // SAFETY: ends the process at once, which fails the test.
         unsafe { libc::_exit(99) };
     }
     REPAIRED.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ extern "C" fn repair(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) 
 }
 
 fn install_handler() {
-    // SAFETY: all-zero is a valid sigaction; the handler has the type that SA_SIGINFO asks for.
+    // SAFETY: all-zero is a valid sigaction; the handler has the type that SA_SIGINFO requires.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = repair as *const () as usize;
@@ -93,10 +93,10 @@ fn install_handler() {
     }
 }
 
-/// Writes to a page that may not be written to.
+/// Writes to a read-only page.
 fn trap() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping touches nothing of others.
+    // SAFETY: a new mapping does not affect others.
     let page = unsafe { libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0) };
     assert_ne!(page, libc::MAP_FAILED);
     GUARDED.store(page.expose_provenance(), Ordering::Relaxed);
@@ -143,8 +143,8 @@ fn child_with_a_handler() {
 
 // ---- floating-point modes ----
 
-/// Flush to zero, denormals are zero, and round towards zero; no traps. The first two are what a
-/// program that is linked with -ffast-math starts with.
+/// Flush to zero, denormals are zero, and round towards zero; no traps. A program that is linked with
+/// -ffast-math starts with the first two.
 const FAST: u32 = 0x1f80 | 1 << 15 | 1 << 6 | 3 << 13;
 
 fn mxcsr() -> u32 {
@@ -173,7 +173,7 @@ fn child_with_fast_mathematics() {
         "kernel void halve(global float *x) { x[get_global_id(0)] *= 0.5f; }
          kernel void thirds(global float *x) { x[get_global_id(0)] = 1.0f / (3.0f + x[0] * 0); }",
     );
-    // Before the driver makes its threads, which inherit it.
+    // Before the driver creates its threads, which inherit the mode.
     set_mxcsr(FAST);
     let gpu = Gpu::new();
     let module = gpu.module(&spirv, "").expect("it is valid");
@@ -184,7 +184,7 @@ fn child_with_fast_mathematics() {
         launch(&list, kernel, &memory, [64, groups]);
         list.synchronize();
     };
-    // On the thread of the engine, and on all of them.
+    // On the engine's thread, and on all of them.
     for groups in [1, (LEN / 64) as u32] {
         memory.fill_with(|_| smallest);
         run("halve", groups);
@@ -218,13 +218,13 @@ fn child_with_many_threads() {
         thread::scope(|scope| {
             let threads = [(); 8].map(|()| {
                 scope.spawn(|| {
-                    // In every round as many stacks and heaps at once.
+                    // Every round has the same number of stacks and heaps at once.
                     together.wait();
                     let list = routine.gpu().immediate(0, true);
                     let memory = routine.gpu().host::<u32>(4);
                     list.set((&memory, 0), 7, None, &[]);
                     list.synchronize();
-                    // Every thread has a description of its own.
+                    // Every thread has its own error description.
                     let answer = call!(zeCommandListClose(ze_command_list_handle_t::NULL));
                     assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
                     assert!(ze::description().contains("zeCommandListClose"));
@@ -232,26 +232,26 @@ fn child_with_many_threads() {
                     list
                 })
             });
-            // Joined: what the scope waits for by itself is not yet the end of a thread.
+            // Joined: the scope's own wait does not guarantee that a thread has ended.
             drop(threads.map(|thread| thread.join().expect("no panic")));
         });
     };
-    // What the device needs for eight lists at once differs from round to round, and stays.
+    // The device's resources for eight lists at once differ from round to round, and stay.
     (0..8).for_each(|_| round());
     let (before, maps) = (counts(), mapped());
     (0..30).for_each(|_| round());
     let ([files, tasks], after) = (before, counts());
     assert_eq!(after[0], files);
-    // A thread that has been joined may not be quite gone, then as now.
+    // A joined thread may not have ended completely, neither before nor now.
     assert!(after[1] <= tasks + 8, "{} threads, {tasks} before", after[1]);
-    // 240 threads have come and gone: one mapping of every tenth would be seen.
+    // 240 threads were created and ended: one mapping of every tenth would be noticed.
     assert!(mapped() < maps + 24, "{} mappings, {maps} before", mapped());
     routine.run();
 }
 
 // ---- dlclose ----
 
-/// The loader as a plug-in opens it, with what the test calls.
+/// The loader as a plug-in opens it, with the functions that the test calls.
 struct Plugin(*mut c_void);
 
 impl Plugin {
@@ -266,11 +266,11 @@ impl Plugin {
         // SAFETY: the handle is open.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!address.is_null() && size_of::<F>() == size_of_val(&address), "{name:?}");
-        // SAFETY: the caller names the function's own type, a pointer.
+        // SAFETY: the caller passes the function's own type, a pointer.
         unsafe { std::mem::transmute_copy(&address) }
     }
 
-    /// Initialises, fills memory, and destroys all.
+    /// Initialises, fills memory, and destroys everything.
     fn work(&self) {
         let ok = ze_result_t::ZE_RESULT_SUCCESS;
         let init: functions::zeInit = self.function(c"zeInit");
@@ -343,7 +343,7 @@ fn child_that_closes_libraries() {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     let library = env::var("ZE_ENABLE_ALT_DRIVERS").expect("the parent sets it");
     let library = std::ffi::CString::new(library).expect("no NUL");
-    // SAFETY: nothing is loaded by it.
+    // SAFETY: this loads nothing new.
     let driver = unsafe { libc::dlopen(library.as_ptr(), flags) };
     assert!(!driver.is_null(), "the driver stays");
     // Closing it more often than it was opened is the application's mistake, and harmless.
@@ -356,7 +356,7 @@ fn child_that_closes_libraries() {
 
 // ---- the end of the process ----
 
-/// Runs a test of this program that ends its process itself; answers its exit status.
+/// Runs a test of this program that ends its process itself; returns its exit status.
 fn end_of(test: &str) -> Option<i32> {
     let launcher = env::var("TALLY_TEST_LAUNCHER").unwrap_or_default();
     let program = env::args_os().next().expect("Linux passes it");
@@ -372,7 +372,7 @@ fn end_of(test: &str) -> Option<i32> {
     output.status.code()
 }
 
-/// Work of every kind that is not going to end: a kernel, a parked list, a host thread that waits.
+/// Work of every kind that never ends: a kernel, a parked list, a host thread that waits.
 fn begin_endless_work(gpu: &Gpu) {
     let source = "kernel void spin(global volatile uint *x) { while (x[0] == 0) ; }";
     let module = gpu.module(&ze::spirv_from(source), "").expect("it is valid");
@@ -436,7 +436,7 @@ fn child_that_waits_for_any_child() {
     assert_eq!((child, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ECHILD)));
 }
 
-/// A mask that blocks everything, as daemons set it, is inherited by the driver's threads.
+/// A signal mask that blocks everything, as daemons set it, is inherited by the driver's threads.
 #[test]
 fn a_host_that_blocks_all_signals_is_served() {
     ze::in_child("child_that_blocks_signals", &[]);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The driver where there is little: files, addresses, file systems.
+//! The driver with few resources: files, addresses, file systems.
 //!
-//! What there is too little for is refused with a result; nothing crashes or hangs, and what was
-//! refused leaves nothing behind. Each case needs a process of its own; the tests named `child_*`
-//! run there.
+//! A call that lacks a resource returns an error; nothing crashes or hangs, and refused calls leave
+//! nothing behind. Each case needs a process of its own; the tests named `child_*` run there.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -31,7 +30,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // What stays is litter, not a failure.
+        // If the file stays, that is no failure.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -51,8 +50,8 @@ fn limit(what: libc::__rlimit_resource_t) -> u64 {
     limit
 }
 
-/// Goes as far as the limit allows, and says how far that was. Every refusal is one of the results
-/// that say what is missing.
+/// Makes calls as far as the limit allows, and returns how far that was. Every refusal is one of the
+/// results that name the missing resource.
 fn as_far_as_possible(spirv: &[u8]) -> Result<(), (&'static str, ze_result_t)> {
     macro_rules! step {
         ($name:ident($($arg:expr),* $(,)?)) => {
@@ -72,7 +71,7 @@ fn as_far_as_possible(spirv: &[u8]) -> Result<(), (&'static str, ze_result_t)> {
     let host = ze_host_mem_alloc_desc_t::default();
     let mut memory: *mut c_void = ptr::null_mut();
     step!(zeMemAllocHost(context, &raw const host, 1 << 20, 0, &raw mut memory));
-    // SAFETY: the allocation is that large.
+    // SAFETY: the allocation has that size.
     unsafe { memory.cast::<u8>().write_bytes(1, 1 << 20) };
     let desc = ze_module_desc_t {
         format: ze_module_format_t::ZE_MODULE_FORMAT_IL_SPIRV,
@@ -99,7 +98,7 @@ fn as_far_as_possible(spirv: &[u8]) -> Result<(), (&'static str, ze_result_t)> {
     Ok(())
 }
 
-/// Runs the child under each limit; it must say how far it came. At least the last limit is enough.
+/// Runs the child under each limit; it must report how far it came. At least the last limit is enough.
 fn under_limits(test: &str, limits: &[u64]) {
     let module = Module::new(test);
     let mut said = String::new();
@@ -125,7 +124,7 @@ fn tell(outcome: Result<(), (&'static str, ze_result_t)>) {
         r::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
         r::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
         r::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE,
-        // What the loader makes of a driver that it cannot load or initialise.
+        // The loader's result for a driver that it cannot load or initialise.
         r::ZE_RESULT_ERROR_UNINITIALIZED,
     ];
     assert!(fitting.contains(&result), "{function}: {result:?}: {}", ze::description());
@@ -141,7 +140,7 @@ fn few_files_are_an_error_or_enough() {
 #[ignore = "runs in a child process"]
 fn child_with_few_files() {
     let module = module();
-    // The loader is the host's matter.
+    // The loader is initialised without the limit, because only the driver is tested.
     ze::function("zeInit\0");
     limit(libc::RLIMIT_NOFILE);
     tell(as_far_as_possible(&module));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every request for memory, files of memory and threads that a typical program's calls make fails
-//! once, each in a process of its own. The call that needed it answers that memory is out, or does
-//! without it; and when it is made again, it succeeds, as does all that follows.
+//! Every request for memory, memory files and threads that a typical program's calls make fails once,
+//! each in a process of its own. The call that needed it reports that memory is exhausted, or does
+//! without it; and when it is repeated, it succeeds, like all later calls.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
@@ -24,8 +24,8 @@ fn out_of_memory_is_an_error_code_and_nothing_else() {
     refuse_each("child_is_refused_once", &[&spirv], 20, 5);
 }
 
-/// The same of what fewer programs use: images, printf, cooperative launches, linked modules, host
-/// functions, reserved memory, memory and events for other processes, copies of lists.
+/// The same for features that fewer programs use: images, printf, cooperative launches, linked modules,
+/// host functions, reserved memory, memory and events for other processes, copies of lists.
 #[test]
 #[ignore = "needs seccomp notifications"]
 fn nor_is_it_anything_else_where_few_programs_come() {
@@ -33,8 +33,8 @@ fn nor_is_it_anything_else_where_few_programs_come() {
     refuse_each("child_with_more_is_refused_once", &modules.each_ref().map(Vec::as_slice), 30, 8);
 }
 
-/// Has a child be refused its first request, another one its second, until one makes no more. They are
-/// at least `requests`; at least `answers` calls say that memory is out.
+/// Refuses a child its first request, another one its second, until a child makes no more requests.
+/// There are at least `requests` of them; at least `answers` calls report that memory is exhausted.
 fn refuse_each(child: &str, modules: &[&[u8]], requests: u64, answers: u64) {
     let file = |i: usize| {
         let name = format!("tally-refusals-{child}-{}-{i}.spv", std::process::id());
@@ -50,7 +50,7 @@ fn refuse_each(child: &str, modules: &[&[u8]], requests: u64, answers: u64) {
         let variables = [
             (REFUSE, refuse.to_string()),
             (MODULES, files.join(":")),
-            // The test needs this number of threads, whatever machine this is.
+            // The test needs this number of threads on any machine.
             ("TALLY_WORKERS", "2".to_owned()),
         ];
         let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -68,12 +68,12 @@ fn refuse_each(child: &str, modules: &[&[u8]], requests: u64, answers: u64) {
         }
     }
     for file in files {
-        // What stays is litter, not a failure.
+        // If the file stays, that is no failure.
         let _ = std::fs::remove_file(file);
     }
 }
 
-/// Makes a call until it succeeds: at once, or after one answer that memory is out.
+/// Repeats a call until it succeeds: at once, or after one result that memory is exhausted.
 macro_rules! step {
     ($refused:ident, $name:ident($($arg:expr),* $(,)?)) => {
         match call!($name($($arg),*)) {
@@ -114,7 +114,7 @@ fn child(program: fn(Given<'_>, &Refusals) -> u64) {
     say(&format!("{} {refused}", system.seen()));
 }
 
-/// What a program does; how many calls said that memory is out.
+/// The calls of a program; returns how many of them reported that memory is exhausted.
 fn program((driver, device, modules): Given<'_>, system: &Refusals) -> u64 {
     let mut refused = 0;
     let desc = ze_context_desc_t::default();
@@ -237,12 +237,12 @@ const EXPORT: &str = "
     uint three(void) { return number; }";
 
 unsafe extern "C" fn host_function(data: *mut c_void) {
-    // SAFETY: a word of memory that the program waits to be written.
+    // SAFETY: the program waits until this word of its memory is written.
     unsafe { data.cast::<u32>().write_volatile(9) };
 }
 
-/// Asks for a handle for other processes. Memory that could not be a file is memory all the same, but not
-/// for others.
+/// Requests a handle for other processes. Memory for which no file could be created is usable, but
+/// cannot be shared.
 fn share(refused: &mut u64, mut get: impl FnMut() -> ze_result_t) {
     match get() {
         ze_result_t::ZE_RESULT_SUCCESS | ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => return,
@@ -252,7 +252,7 @@ fn share(refused: &mut u64, mut get: impl FnMut() -> ze_result_t) {
     assert_eq!(get(), ze_result_t::ZE_RESULT_SUCCESS, "{}", ze::description());
 }
 
-/// What fewer programs do; how many calls said that memory is out.
+/// The calls of less common programs; returns how many of them reported that memory is exhausted.
 fn rare_program((driver, device, modules): Given<'_>, system: &Refusals) -> u64 {
     let (mut refused, none) = (0, ptr::null_mut());
     let no_event = ze_event_handle_t::NULL;
@@ -273,7 +273,7 @@ fn rare_program((driver, device, modules): Given<'_>, system: &Refusals) -> u64 
         refused,
         zeCommandListCreateImmediate(context, device, &raw const queue_desc, &raw mut list)
     );
-    // The compiler is started by the first module.
+    // The first module starts the compiler.
     let rare = system.paused(|| module(context, device, &modules[0]));
     let mut kernels = [ze_kernel_handle_t::NULL; 4];
     for (kernel, name) in kernels.iter_mut().zip([c"texel", c"tell"]) {
@@ -364,7 +364,7 @@ fn rare_program((driver, device, modules): Given<'_>, system: &Refusals) -> u64 
     let arrived = memory.wrapping_byte_add(64);
     step!(refused, zeKernelSetArgumentValue(kernels[2], 0, 8, (&raw const arrived).cast()));
     let eight = groups(8);
-    // SAFETY: nothing of the device uses it now.
+    // SAFETY: no command of the device uses it now.
     unsafe { arrived.cast::<u32>().write_volatile(0) };
     step!(
         refused,
@@ -418,7 +418,7 @@ fn rare_program((driver, device, modules): Given<'_>, system: &Refusals) -> u64 
     );
     step!(refused, zeCommandListClose(regular));
     step!(refused, zeCommandListCreateCloneExp(regular, &raw mut copy));
-    // SAFETY: nothing of the device uses it now.
+    // SAFETY: no command of the device uses it now.
     unsafe { data.cast::<u32>().write_volatile(0) };
     step!(
         refused,
@@ -447,7 +447,7 @@ fn rare_program((driver, device, modules): Given<'_>, system: &Refusals) -> u64 
     refused
 }
 
-/// The compiler is another process, and starting it no matter of memory alone.
+/// The compiler is another process, and starting it needs more than memory.
 fn module(
     context: ze_context_handle_t,
     device: ze_device_handle_t,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mistakes that the driver is told to make: the random programs find each of them.
+//! Injected faults of the driver: the random programs find each of them.
 //!
-//! The mistakes are a patch, tests/mutants/driver/faults.patch, that is applied to a copy of the tree. What
-//! it changes is built again, in a folder that stays, when the tree has changed. Each mistake gets a process,
-//! since it is chosen once, and may hang it.
+//! The faults are a patch, tests/mutants/driver/faults.patch, that is applied to a copy of the tree.
+//! The changed crates are rebuilt, in a folder that is kept, when the tree has changed. Each fault gets
+//! a process, since it is chosen once, and may hang it.
 
 use std::env;
 use std::fs::{self, File};
@@ -21,18 +21,18 @@ use tally_tests::program::generate::{Shape, from_seed};
 use tally_tests::program::run::run;
 use tally_tests::ze_backend::{Driver, HANG_VARIABLE, partner};
 
-/// Programs that a fault may hide from.
+/// The number of programs in which a fault must show.
 const PROGRAMS: u64 = 1500;
-/// Runs of a program: schedules differ.
+/// The number of runs of a program, since schedules differ.
 const RUNS: u32 = 3;
-/// A process that takes longer for one program has met one that hangs in a call.
+/// A process that takes longer for one program hangs in a call.
 const LIMIT: Duration = Duration::from_secs(60);
-/// With a mistake hangs are what may come: a wait that takes as long is one, in ms.
+/// Hangs are expected with a fault: a wait that takes this long counts as one, in ms.
 const HANG: &str = "3000";
-/// Processes that run at a time.
+/// The number of processes that run at a time.
 const AT_ONCE: usize = 4;
 
-/// What the driver can get wrong; the other faults are the toy driver's alone.
+/// Faults that the driver can have; the others are only the toy driver's.
 const FAULTS: [Fault; 27] = [
     Fault::WaitDropped,
     Fault::BaseOffByOne,
@@ -63,7 +63,7 @@ const FAULTS: [Fault; 27] = [
     Fault::SharedSignalUnheard,
 ];
 
-/// The driver that can make mistakes.
+/// Builds the driver with faults.
 fn library() -> PathBuf {
     if let Some(file) = env::var_os("TALLY_FAULTY_LIBRARY") {
         return file.into();
@@ -85,8 +85,8 @@ fn library() -> PathBuf {
     build.join("debug/libze_tally.so")
 }
 
-/// Copies what this program's driver was built of, so that only the driver itself is built again. Cargo
-/// tells by the times of files that the rest is still what the tree makes.
+/// Copies the build of this program's driver, so that only the driver itself is rebuilt. Cargo compares
+/// file times to decide that the rest is up to date.
 fn take_dependencies(to: &Path) -> io::Result<()> {
     let from = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug");
     let mut files: Vec<PathBuf> = [".fingerprint", "build"].map(|name| from.join(name)).into();
@@ -108,7 +108,7 @@ fn take_dependencies(to: &Path) -> io::Result<()> {
     copy(&files[2..], &to.join("deps"))
 }
 
-/// Makes a copy of the project's files with the mistakes.
+/// Copies the project's files and applies the faults.
 fn patched_tree(folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     if folder.exists() {
@@ -120,7 +120,7 @@ fn patched_tree(folder: &Path) {
     assert!(patched.expect("patch runs").success(), "the patch with the faults does not apply");
 }
 
-/// Copies a folder with its times, but for what is built and what is hidden.
+/// Copies a folder with its times, except build products and hidden files.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -144,8 +144,8 @@ fn take_time(from: &Path, to: &Path) -> io::Result<()> {
     File::open(to)?.set_modified(fs::metadata(from)?.modified()?)
 }
 
-/// Makes a folder equal to another one. Files that are equal already keep their times, so that what did
-/// not change is not built again.
+/// Makes a folder equal to another one. Equal files keep their times, so that unchanged ones are not
+/// rebuilt.
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(to)? {
@@ -176,12 +176,12 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
 enum Device {
     /// The usual environment.
     Usual,
-    /// The adversarial one (docs/chaos.md), on which what nothing orders comes in any order. How much of
-    /// that the usual one shows depends on who is quicker.
+    /// The adversarial one (docs/chaos.md), which runs unordered work in any order. How much of that
+    /// the usual one shows depends on the timing.
     Adversarial,
 }
 
-/// Starts a process that runs the programs with the given mistake.
+/// Starts a process that runs the programs with the given fault.
 fn start(library: &Path, fault: Option<Fault>, device: Device) -> Child {
     let program = env::current_exe().expect("Linux knows the program's file");
     let mut child = Command::new(program);
@@ -204,7 +204,7 @@ fn finish(mut child: Child) -> Option<ExitStatus> {
     let output = BufReader::new(child.stdout.take().expect("piped"));
     let (sender, lines) = channel();
     thread::spawn(move || {
-        // Nobody listens any more once the process is killed.
+        // After the process is killed there is no receiver any more.
         let _ = output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
     });
     loop {
@@ -223,8 +223,8 @@ fn finish(mut child: Child) -> Option<ExitStatus> {
     }
 }
 
-/// The mistakes that do not show within the programs on a device. Several processes run at a time: most of
-/// the time one that hangs is waited for.
+/// The faults that do not show in the programs on a device. Several processes run at a time, because
+/// most of the time goes into waiting for one that hangs.
 fn hidden(library: &Path, faults: &[Fault], device: Device) -> Vec<Fault> {
     let next = AtomicUsize::new(0);
     let search = || {
@@ -242,12 +242,12 @@ fn hidden(library: &Path, faults: &[Fault], device: Device) -> Vec<Fault> {
     })
 }
 
-/// Whether nothing shows with a mistake, or with none.
+/// Whether no difference shows with a fault, or without one.
 fn passes(library: &Path, fault: Option<Fault>, device: Device) -> bool {
     finish(start(library, fault, device)).is_some_and(|status| status.success())
 }
 
-/// Each mistake shows within the programs on one of the two devices, and without one nothing does.
+/// Each fault shows in the programs on one of the two devices, and without a fault nothing does.
 #[test]
 fn every_mistake_is_found() {
     let library = library();
@@ -261,12 +261,12 @@ fn every_mistake_is_found() {
     assert!(left.is_empty(), "not found: {left:?}");
 }
 
-/// What the processes run.
+/// The body of the processes.
 #[test]
 #[ignore = "runs in a child process"]
 fn child() {
     for seed in 0..PROGRAMS {
-        // This shows that it makes progress.
+        // This shows that the process makes progress.
         println!("program {seed}");
         let program = from_seed(Shape::default(), seed);
         let model = Model::of(&program).expect("generated programs are valid");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several devices and sub-devices through the stock loader. How many there are, and which are shown,
-//! is decided before the driver starts, so each test runs in a process of its own (the ignored ones).
+//! Several devices and sub-devices through the stock loader. Their number, and which are visible, is
+//! set before the driver starts, so each test runs in a process of its own (the ignored ones).
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -61,7 +61,7 @@ fn on(gpu: &Gpu, device: ze_device_handle_t) -> ManuallyDrop<Gpu> {
     ManuallyDrop::new(Gpu { device, context: gpu.context })
 }
 
-/// What is shown, by UUIDs: devices with their parts, "uuid(uuid uuid)".
+/// The visible devices by UUIDs: devices with their parts, "uuid(uuid uuid)".
 fn shown() -> String {
     let name = |device| {
         let uuid = properties(device).uuid.id;
@@ -79,7 +79,7 @@ fn run(test: &str, variables: &[&[(&str, &str)]]) {
     Peer::start_with(test, &variables.concat()).finish();
 }
 
-/// What [`shown`] says with these variables.
+/// The result of [`shown`] with these variables.
 fn shown_with(variables: &[&[(&str, &str)]]) -> String {
     let mut peer = Peer::start_with("says_what_is_shown", &variables.concat());
     let said = peer.hear();
@@ -517,7 +517,7 @@ fn events_between() {
     producer.set((&data, 0), 5, Some(&produced), &[]);
     consumer.copy((&data, 1), (&data, 0), 1, Some(&consumed), &[&produced]);
     assert!(!consumed.is_ready());
-    // Nothing of the other devices keeps one that has nothing to do.
+    // Work of the other devices does not block an idle one.
     check!(zeDeviceSynchronize(parts(second)[0]));
     gate.open();
     consumed.synchronize();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared system allocations: kernels that use memory which the driver has not allocated, where the device
-//! says that they can.
+//! Shared system allocations: kernels that use memory which the driver has not allocated, if the device
+//! reports that they can.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -28,7 +28,7 @@ fn kernels_use_memory_of_malloc_the_stack_the_program_and_of_mappings() {
     guest.add(PROGRAM[0].as_ptr(), 4, 100);
     assert!(malloc[..1000].iter().all(|&it| it == 3) && malloc[1000] == 1 && stack == [4; 99]);
     assert!(PROGRAM.iter().all(|it| it.load(Ordering::Relaxed) == 5));
-    // Pages that nobody has touched, and so many that they lie in more than one table of pages.
+    // Pages that were not accessed yet, and enough of them to span several page tables.
     let large = Pages::new(64 << 20);
     let words = large.0.cast::<u32>();
     guest.add(words, 6, 16 << 20);
@@ -37,7 +37,7 @@ fn kernels_use_memory_of_malloc_the_stack_the_program_and_of_mappings() {
     let (fd, file) = Pages::of_file(2 * PAGE);
     guest.add(file.0.cast(), 7, 2 * PAGE / 4);
     let mut found = [0_u32; 2 * PAGE / 4];
-    // SAFETY: the descriptor is the file's, the buffer as long as it, and nobody closes it twice.
+    // SAFETY: the descriptor is the file's, the buffer has its length, and it is closed only once.
     unsafe {
         assert_eq!(libc::pread(fd, found.as_mut_ptr().cast(), 2 * PAGE, 0), 2 * PAGE as isize);
         libc::close(fd);
@@ -115,7 +115,7 @@ fn pointers_in_memory_of_the_system_lead_on() {
     let (usm, pages) = (guest.gpu.host::<Node>(1), Pages::new(PAGE));
     let mut stack = Node::new(1, ptr::null_mut());
     let mapped = pages.0.cast::<Node>();
-    // SAFETY: both places are as large as a node, and nobody else knows them.
+    // SAFETY: both places have the size of a node, and no other thread uses them.
     unsafe { mapped.write(Node::new(2, &raw mut stack)) };
     // SAFETY: as above.
     unsafe { usm.ptr().write(Node::new(3, mapped)) };
@@ -213,7 +213,7 @@ fn the_host_writes_between_what_a_kernel_writes() {
                 value = value.wrapping_add(1);
                 for (i, byte) in memory.iter().skip(1).step_by(2).enumerate() {
                     byte.store(value, Ordering::Relaxed);
-                    // What the kernel writes back is an earlier value.
+                    // The kernel wrote an earlier value back.
                     let found = byte.load(Ordering::Relaxed);
                     assert_eq!(found, value, "byte {i} of the host's");
                 }

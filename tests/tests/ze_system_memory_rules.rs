@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what calls answer for memory that the driver has not allocated, on either lane, and what
-//! happens to a kernel that may not use it.
+//! The results of calls with memory that the driver has not allocated, on either lane, and the fault of
+//! a kernel that may not access it.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -89,8 +89,8 @@ fn hints_about_memory_of_the_system_are_taken_where_the_device_reaches_it() {
     );
 }
 
-/// It was not made "by an allocation API": it is of no known type, in no allocation, and none of the driver's to
-/// free or to share.
+/// It was not made "by an allocation API": it is of no known type, in no allocation, and the driver
+/// neither frees nor shares it.
 #[test]
 fn memory_of_the_system_is_no_allocation() {
     let guest = Guest::new();
@@ -146,7 +146,7 @@ fn attributes_of_atomics_are_kept_for_memory_of_the_system() {
     assert_eq!(get(at), by_default);
 }
 
-/// What is lost is the device and not the program, and a new context works.
+/// The device is lost and not the program, and a new context works.
 fn loses_the_device(wrong: impl FnOnce(&Guest) -> ze_result_t) {
     let guest = Guest::new();
     assert_eq!(wrong(&guest), ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
@@ -160,19 +160,20 @@ fn loses_the_device(wrong: impl FnOnce(&Guest) -> ze_result_t) {
     assert_eq!(memory.get(99), 9);
 }
 
-/// A kernel is as free as the program: a page that the program may not write is a fault of the device, and so
-/// are memory that was unmapped and a file that has become shorter.
+/// A kernel has the access rights of the program: a write to a page that the program may not write is a
+/// fault of the device, and so are accesses to memory that was unmapped and to a file that has become
+/// shorter.
 #[test]
 fn what_the_program_may_not_do_to_its_memory_is_a_fault_of_the_device() {
     let children = ["read_only", "unmapped", "cut_short", "unmapped_meanwhile"];
-    // If the device reaches none of this memory, one kind of page is enough.
+    // If the device can access none of this memory, one kind of page is enough.
     let count = if reached() { children.len() } else { 1 };
     for child in &children[..count] {
         in_child(&format!("child_with_memory_{child}"), &[]);
     }
 }
 
-/// One word is added to.
+/// Adds to one word.
 fn add_one(guest: &Guest, at: *mut u8) -> ze_result_t {
     let kernel = guest.kernel("add", &[bytes(&at), bytes(&1_u32), bytes(&1_u32)]);
     call!(zeCommandListHostSynchronize(guest.launch(kernel).0, PATIENCE))
@@ -194,7 +195,7 @@ fn child_with_memory_read_only() {
 #[ignore = "runs in a child process"]
 fn child_with_memory_unmapped() {
     let pages = ManuallyDrop::new(Pages::new(PAGE));
-    // SAFETY: the page is ours; nobody maps anything before the kernel has run.
+    // SAFETY: the page is ours; nothing is mapped before the kernel has run.
     unsafe { libc::munmap(pages.0.cast(), pages.1) };
     loses_the_device(|guest| add_one(guest, pages.0));
 }
@@ -208,7 +209,7 @@ fn child_with_memory_cut_short() {
     loses_the_device(|guest| add_one(guest, pages.0.wrapping_add(PAGE)));
 }
 
-/// The program takes memory away from a kernel that runs.
+/// The program unmaps memory while a kernel uses it.
 #[test]
 #[ignore = "runs in a child process"]
 fn child_with_memory_unmapped_meanwhile() {
@@ -221,14 +222,14 @@ fn child_with_memory_unmapped_meanwhile() {
             assert!(start.elapsed() < Duration::from_nanos(PATIENCE), "the kernel never began");
             std::thread::yield_now();
         }
-        // SAFETY: the page is ours; that the kernel still looks at it is what this is about.
+        // SAFETY: the page is ours; the test is about the kernel's accesses to it.
         unsafe { libc::munmap(pages.0.cast(), pages.1) };
         call!(zeCommandListHostSynchronize(list.0, PATIENCE))
     });
 }
 
-/// Kernels run in the process that made the context, also after it has forked: what they write then is not in
-/// the child, whose memory is a copy.
+/// Kernels run in the process that created the context, also after it has forked: their later writes
+/// are not in the child, whose memory is a copy.
 #[test]
 fn what_kernels_write_after_a_fork_is_the_parents() {
     if !reached() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Times of events on the device's clock and on the host's, through the stock loader.
+//! Timestamps of events on the device's clock and on the host's, through the stock loader.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -16,7 +16,7 @@ use ze_event_pool_flags_t as pool;
 type Times = ze_kernel_timestamp_result_t;
 type Synchronized = ze_synchronized_timestamp_result_ext_t;
 
-/// Events with times, each with what keeps it: of a pool, and counter-based; for the device's clock,
+/// Events with timestamps, each with its owner: of a pool, and counter-based; for the device's clock,
 /// and for the host's too.
 fn events(gpu: &Gpu) -> Vec<(&'static str, bool, Event, Option<Pool>)> {
     let of_pool = |flags| {
@@ -134,7 +134,7 @@ fn mapped_times_are_on_the_hosts_clock() {
             let (again, error) = synchronized(&gpu, &event);
             let differs = again.kernelStart.abs_diff(host.kernelStart);
             assert!(differs <= error + last_error, "{name}: {host:?}, {again:?}");
-            // A regular event is used again after a reset, a counter-based one as it is.
+            // A regular event is reused after a reset, a counter-based one without one.
             if _pool.is_some() {
                 event.reset();
             }
@@ -142,9 +142,9 @@ fn mapped_times_are_on_the_hosts_clock() {
     }
 }
 
-/// Times on the host's clock, and what they may be wrong by. The kernel module reads the device's clock
-/// during the call, keeps what it knew of it unless that contradicts the read, and so is not further off
-/// than the call takes. In one process there is one clock.
+/// Times on the host's clock, and their possible error. The kernel module reads the device's clock
+/// during the call, and keeps its earlier estimate unless that contradicts the read, so the error is at
+/// most the duration of the call. In one process there is one clock.
 fn synchronized(gpu: &Gpu, event: &Event) -> (ze_synchronized_timestamp_data_ext_t, u64) {
     let mut times = Synchronized::default();
     let mut results = ze_event_query_kernel_timestamps_results_ext_properties_t {
@@ -234,9 +234,9 @@ fn the_device_copies_times_to_where_it_is_told() {
     }
 }
 
-/// What an event names is settled when the query is appended, in an immediate and in a regular list:
-/// a later signal of the same event is not what was asked for. A regular list asks anew each time it
-/// is executed.
+/// The append of a query determines the signal that it refers to, in an immediate and in a regular
+/// list: a later signal of the same event does not change that. A regular list queries again each time
+/// it is executed.
 #[test]
 fn a_query_means_the_signal_before_it() {
     let gpu = Gpu::new();
@@ -271,8 +271,8 @@ fn a_query_means_the_signal_before_it() {
 }
 
 /// "Timestamp allocation is also handled internally by the Driver": an append has a place of its own
-/// for its times. Who asks after the event names another append gets that one's, and the memory of a
-/// list that is gone is not what is read.
+/// for its times. A query after another append has signalled the event returns that one's times, and
+/// never reads memory of a destroyed list.
 #[test]
 fn times_outlive_their_list() {
     let gpu = Gpu::new();
@@ -357,7 +357,8 @@ fn global_timestamps_are_consistent() {
     ));
     list.synchronize();
     let (later_host, later_device) = global_timestamps(&gpu);
-    // On the kernel lane each pair is as good as its own read; see `synchronized`.
+    // On the kernel lane the error of each pair is at most the duration of its own read; see
+    // `synchronized`.
     let error = if ze::on_kernel_lane() { monotonic() - before } else { 0 };
     let [on_host, on_device] = [later_host - host, later_device - device];
     assert!(on_host.abs_diff(on_device) <= error, "{on_host}, {on_device}; {error}");

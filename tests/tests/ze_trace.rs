@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The timeline of `TALLY_TRACE`: the program's calls, and what the device's engines ran, by one clock.
+//! The timeline of `TALLY_TRACE`: the program's calls, and the commands of the device's engines, on one
+//! clock.
 //!
-//! The programs whose timeline is made are the tests named `child_*`, each in a process of its own.
+//! The traced programs are the tests named `child_*`, each in a process of its own.
 
 use tally_tests::check;
 use tally_tests::ze::{self, Gpu};
@@ -16,16 +17,16 @@ struct Slice {
     end: u64,
 }
 
-/// What the file says, in the order of their starts.
+/// The contents of the file, in the order of start times.
 struct Timeline {
     host: Vec<Slice>,
     gpu: Vec<Slice>,
-    /// Slices that arrows lead from and to.
+    /// The slices at both ends of the arrows.
     arrows: Vec<(Slice, Slice)>,
 }
 
 impl Timeline {
-    /// Makes the settings of a child.
+    /// Runs a child with the settings.
     fn of(test: &str) -> Self {
         let name = format!("tally-trace-{}-{test}.json", std::process::id());
         let file = std::env::temp_dir().join(name);
@@ -36,7 +37,7 @@ impl Timeline {
         Self::parse(&text)
     }
 
-    /// The driver writes one event a line, and no field twice.
+    /// The driver writes one event per line, and no field twice.
     fn parse(text: &str) -> Self {
         let of = |process: &str, kind: &str| -> Vec<&str> {
             let is = |line: &&str| field(line, "pid") == process && field(line, "ph") == kind;
@@ -89,7 +90,7 @@ impl Timeline {
         self.host.iter().filter(|slice| slice.name == function).collect()
     }
 
-    /// The commands of a name.
+    /// The commands with a name.
     fn commands(&self, name: &str) -> Vec<&Slice> {
         self.gpu.iter().filter(|slice| slice.name == name).collect()
     }
@@ -141,7 +142,7 @@ fn engines_and_calls_share_a_clock() {
     let appends = timeline.calls("zeCommandListAppendMemoryCopy");
     let waits = timeline.calls("zeCommandListHostSynchronize");
     assert_eq!((kernels.len(), copies.len(), waits.len()), (2, 2, 4), "{:?}", timeline.gpu);
-    // The clock of a machine in a machine is known as well as a read of the other one is fast.
+    // In a virtual machine the error of the clock is at most the duration of a read of the other clock.
     let error = if ze::on_kernel_lane() { 1_000_000 } else { 0 };
     for round in 0..2 {
         let two = [
@@ -165,8 +166,8 @@ fn child_that_launches_and_copies() {
     rounds(&Gpu::new());
 }
 
-/// A command that waits is not shown as running: it begins after the signal, and what was appended
-/// after it, and need not wait, before.
+/// A command that waits is not shown as running: it begins after the signal, and later commands that
+/// need not wait begin before.
 #[test]
 fn a_command_that_waits_begins_when_it_may() {
     let timeline = Timeline::of("child_that_waits");
@@ -187,7 +188,7 @@ fn child_that_waits() {
     waits.set((&memory, 0), 1, None, &[&event]);
     goes.copy((&memory, 1), (&memory, 1), 1, None, &[]);
     goes.synchronize();
-    // Longer than the clocks of a machine in a machine are wrong.
+    // Longer than the error of the clocks in a virtual machine.
     std::thread::sleep(std::time::Duration::from_millis(20));
     event.signal();
     waits.synchronize();
@@ -218,7 +219,7 @@ fn arrows_lead_from_signals_to_the_waits_that_they_ended() {
     }
 }
 
-/// How often a signal is passed on, so that queues have parked in some of the rounds.
+/// The number of times that a signal is passed on, so that queues have parked in some of the rounds.
 const ROUNDS: usize = 50;
 
 #[test]
@@ -234,7 +235,7 @@ fn child_that_passes_signals_on() {
         copies.copy((&memory, 1), (&memory, 0), 1, Some(&third), &[&second]);
         // SAFETY: takes nothing.
         let thread = unsafe { libc::gettid() };
-        // A handle is no more than an address.
+        // A handle is just an address.
         let handle = first.0.0 as usize;
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -248,13 +249,13 @@ fn child_that_passes_signals_on() {
     }
 }
 
-/// What a thread of this process does: `S` is sleeping.
+/// The state of a thread of this process: `S` is sleeping.
 fn state(thread: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// What a regular list does is there each time that it is executed, within the execution.
+/// The commands of a regular list are shown for each execution, within the execution.
 #[test]
 fn each_execution_of_a_list_is_there() {
     let timeline = Timeline::of("child_that_executes_twice");
@@ -281,8 +282,8 @@ fn child_that_executes_twice() {
     }
 }
 
-/// The timeline is the process's: it has what all its contexts ran, also those that are gone, and
-/// nothing of another process on the same device.
+/// The timeline is the process's: it has the commands of all its contexts, also of destroyed ones, and
+/// none of another process on the same device.
 #[test]
 fn a_timeline_has_all_of_its_process_and_nothing_else() {
     let other = std::thread::spawn(|| rounds(&Gpu::new()));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reserved device allocations through the stock loader: the guide's examples, and what it rules out.
+//! Reserved device allocations through the stock loader: the guide's examples, and the uses that it
+//! rules out.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -48,7 +49,7 @@ fn fill(list: &List, at: *mut c_void, value: u8, size: usize) {
     list.synchronize();
 }
 
-/// What the device reads there.
+/// The bytes that the device reads there.
 fn read(gpu: &Gpu, list: &List, at: *const c_void, size: usize) -> Vec<u8> {
     let out = gpu.host::<u8>(size);
     let (event, waits) = (ze_event_handle_t::default(), ptr::null_mut());
@@ -79,7 +80,7 @@ fn a_reservation_that_is_mapped_is_memory() {
     assert!(all(&read(&gpu, &list, at, size), 0x5a));
     check!(zeVirtualMemUnmap(gpu.context, at, size));
     assert_eq!(access(&gpu, at, size), (NONE, size));
-    // The pages are the physical object's: they come back with what was written.
+    // The pages belong to the physical object: after mapping it again they have the written contents.
     check!(zeVirtualMemMap(gpu.context, at, size, memory, 0, RO));
     assert!(all(&read(&gpu, &list, at, size), 0x5a));
     check!(zeVirtualMemUnmap(gpu.context, at, size));
@@ -101,7 +102,7 @@ fn a_reservation_grows_in_place_or_by_remapping() {
     fill(&list, first, 7, size);
     let hint = first.wrapping_byte_add(size);
     let second = reserve(&gpu, hint, size);
-    // What is behind it now is taken, so this one has to be elsewhere.
+    // The address behind it is in use now, so this one has to be elsewhere.
     let third = reserve(&gpu, hint, size);
     assert!(third != hint && third != first);
     let larger = reserve(&gpu, ptr::null(), 2 * size);
@@ -278,8 +279,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     check!(zeVirtualMemFree(gpu.context, at, 2 * page));
 }
 
-/// An attribute may be set before anything is mapped: it is told until something is, which brings its
-/// own.
+/// An attribute may be set before anything is mapped: it is reported until a mapping replaces it with
+/// its own.
 #[test]
 fn an_attribute_can_be_set_before_memory_is_mapped() {
     let gpu = Gpu::new();

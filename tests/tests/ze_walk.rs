@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that makes, uses and destroys objects of every kind at random for as long as it is told
-//! to, and has no more memory, mappings, files and threads in the end than it had before.
+//! A process that creates, uses and destroys objects of every kind at random for a given time, and has
+//! no more memory, mappings, files and threads in the end than it had before.
 //!
-//! In the test it walks for a few seconds. For longer:
-//! `TALLY_WALK_SECONDS=600 cargo test -p tally-tests --test ze_walk -- --ignored --nocapture`, with
-//! `TALLY_WALK_SEED` for another way.
+//! In the test it runs for a few seconds. For longer: `TALLY_WALK_SECONDS=600 cargo test -p tally-tests
+//! --test ze_walk -- --ignored --nocapture`, with `TALLY_WALK_SEED` for another sequence.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -27,11 +26,11 @@ const SOURCE: &str = "
         x[get_global_id(0)] = copy[63 - get_local_id(0)] + by;
     }";
 
-/// Objects of a kind that a world has at most.
+/// The maximum number of objects of a kind in a world.
 const MOST: usize = 6;
-/// Steps from one measurement to the next.
+/// The number of steps between two measurements.
 const STEPS: u32 = 150;
-/// Measurements at least, however slow the machine is: after ten of them all caches are full.
+/// The minimum number of measurements on any machine: after ten of them all caches are full.
 const ROUNDS: usize = 30;
 
 #[test]
@@ -43,7 +42,7 @@ fn whatever_a_program_does_it_gets_no_larger() {
     eprintln!("{line}");
 }
 
-/// What the process has: KiB in memory, mappings, files, threads.
+/// The size of the process: KiB in memory, mappings, files, threads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size([u64; 4]);
 
@@ -61,7 +60,8 @@ impl Size {
         Self([number("VmRSS:"), maps as u64, files as u64, number("Threads:")])
     }
 
-    /// The smallest of each: what is kept. A thread that is about to end has its stacks until then.
+    /// The smallest of each, which is the permanent part. A thread that is about to end has its stacks
+    /// until then.
     fn least(sizes: &[Self]) -> Self {
         let least = |i: usize| sizes.iter().map(|it| it.0[i]).min().unwrap_or(0);
         Self([0, 1, 2, 3].map(least))
@@ -76,7 +76,7 @@ fn child_that_walks() {
     let seconds = number("TALLY_WALK_SECONDS").unwrap_or(0);
     let end = Instant::now() + Duration::from_secs(seconds);
     let spirv = ze::spirv_from(SOURCE);
-    // It keeps the driver's threads and buffers, as a program that works with one context does.
+    // It keeps the driver's threads and buffers, like a program that works with one context.
     let kept = Gpu::new();
     device_threads::start_all(&kept, &device_threads::spirv());
     let (mut sizes, mut steps) = (Vec::new(), 0_u64);
@@ -96,12 +96,12 @@ fn child_that_walks() {
         drop(worlds);
         sizes.push(Size::now());
     }
-    // The first third fills what is kept for the next time.
+    // The first third fills the caches.
     let third = sizes.len() / 3;
     let before = Size::least(&sizes[third..2 * third]);
     let after = Size::least(&sizes[2 * third..]);
     let names = ["KiB", "mappings", "files", "threads"];
-    // Two measurements may differ by this much.
+    // The tolerance between two measurements.
     let room = [8 << 10, 16, 2, 8];
     // The harness leaves its line open.
     println!("\nsteps {steps}, in the second and the last third at least: {before:?}, {after:?}");
@@ -148,14 +148,14 @@ impl Drop for Module {
     }
 }
 
-/// A context and what is in it. Nothing is unfinished between two steps.
+/// A context and its objects. No work is pending between two steps.
 struct World {
     memory: Vec<Usm<u32>>,
     immediate: Vec<List>,
     regular: Vec<List>,
     queues: Vec<Queue>,
     events: Vec<Event>,
-    /// The events go before their pool.
+    /// The events are dropped before their pool.
     pools: Vec<(Vec<Event>, Pool)>,
     images: Vec<(Image, [u32; 2])>,
     samplers: Vec<Sampler>,
@@ -164,7 +164,7 @@ struct World {
     gpu: Gpu,
 }
 
-/// Words of each allocation at least.
+/// The minimum number of words of each allocation.
 const WORDS: usize = 1024;
 
 impl World {
@@ -337,7 +337,7 @@ impl World {
         assert_eq!(texels, back);
     }
 
-    /// Reserved addresses, with memory for a while.
+    /// Reserved addresses, with memory mapped for a while.
     fn reserve(&self) {
         let (size, mut at) = (2 << 20, ptr::null_mut());
         let context = self.gpu.context;
@@ -354,7 +354,7 @@ impl World {
         check!(zeVirtualMemFree(context, at, size));
     }
 
-    /// Handles for other processes, which nobody opens.
+    /// Handles for other processes, which are not opened.
     fn share(&self, random: &mut Random) {
         let context = self.gpu.context;
         let mut handle = ze_ipc_mem_handle_t::default();
@@ -395,11 +395,11 @@ impl World {
         let (next, waits) = (ptr::null(), ptr::null_mut());
         check!(zeCommandListAppendHostFunction(list.0, Some(visit), data, next, NONE, 0, waits));
         list.synchronize();
-        // SAFETY: the function has been called, and ours is the only name of it.
+        // SAFETY: the function has been called, and there is no other reference to it.
         assert_eq!(unsafe { (&raw const called).read_volatile() }, 1);
     }
 
-    /// Threads that use what this one has made, and leave what the next one destroys.
+    /// Threads that use this one's objects, and leave objects for the next one to destroy.
     fn threads(&mut self) {
         let left = thread::scope(|scope| {
             let threads = [0, 1, 2].map(|_| {
@@ -432,7 +432,7 @@ fn mistakes() {
     refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeMemFree(null, ptr::null_mut()));
 }
 
-/// Adds an object; of too many one is destroyed.
+/// Adds an object; if there are too many, one is destroyed.
 fn keep<T>(all: &mut Vec<T>, new: T, random: &mut Random) {
     all.push(new);
     if all.len() > MOST || random.below(3) == 0 && all.len() > 1 {

@@ -2,8 +2,8 @@
 //! The toy's device: counters, event cells and rings of packets, run by a seeded scheduler.
 //!
 //! A packet starts when its waits are met, and completes some time later; it reads memory when it
-//! starts and writes when it completes. Between two calls of the host the scheduler picks any
-//! start or completion that is possible, so whatever has no order is soon seen in another one.
+//! starts and writes when it completes. Between two calls of the host the scheduler picks any possible
+//! start or completion, so unordered packets soon run in another order.
 
 use crate::faults::Fault;
 use crate::model::memory;
@@ -26,7 +26,7 @@ pub enum Condition {
     Packet(usize, usize),
 }
 
-/// What a packet does to a word of the user's, which is a counter that no list owns.
+/// The change that a packet makes to a word of the user's, which is a counter that no list owns.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// It adds to it.
@@ -45,21 +45,21 @@ enum Progress {
 /// A command in a ring.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// Its wait list.
     pub waits: Vec<Condition>,
-    /// Whether the command had a wait list, also if nothing of it is left to wait for.
+    /// Whether the command had a wait list, even if all its waits are met.
     pub waits_for_events: bool,
     /// The counter of its list and the value that it writes.
     pub counter: Option<(Slot, u64)>,
-    /// Event cells that it writes, and with which value.
+    /// Event cells that it writes, and the values.
     pub cells: Vec<(usize, bool)>,
     /// The user's word that it changes.
     pub word: Option<(Slot, Change)>,
     /// Set by the fault that reads too early.
     pub early: Option<u32>,
-    /// The slot that its times go to.
+    /// The slot for its times.
     pub timestamp: Option<usize>,
     /// The slot whose times it copies, and the place.
     pub reads: Option<(usize, usize)>,
@@ -90,21 +90,21 @@ impl Packet {
 pub struct Stream {
     /// The order of the list.
     pub order: ListOrder,
-    /// What the whole stream waits for.
+    /// The conditions for the whole stream to start.
     pub entry: Vec<Condition>,
-    /// In the order of submission.
+    /// The packets in the order of submission.
     pub packets: Vec<Packet>,
     /// The fence at its end waits for all earlier streams of its ring.
     pub fence: bool,
     favour: u32,
 }
 
-/// The scheduler's way of choosing.
+/// How the scheduler chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Policy {
     /// Any possible action, evenly.
     Even,
-    /// The stream with the highest random favour first: long delays for the others.
+    /// The stream with the highest random priority first, which delays the others for long.
     Favourites,
 }
 
@@ -117,7 +117,7 @@ pub struct Device {
     pub counters: Vec<u64>,
     /// Event cells.
     pub cells: Vec<bool>,
-    /// All streams ever, by number.
+    /// All streams that were ever created, by number.
     pub streams: Vec<Stream>,
     /// The streams of each ring.
     pub rings: Vec<Vec<usize>>,
@@ -202,7 +202,7 @@ impl Device {
         }
     }
 
-    /// Does one thing, if anything is possible.
+    /// Takes one step, if any is possible.
     pub fn advance(&mut self) -> bool {
         let mut steps = Vec::new();
         for ring in &self.rings {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways to make an event, and to end it.
+//! The ways to create an event, and to destroy it.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,21 +13,21 @@ use crate::ze::Gpu;
 use tally_ze::zex::*;
 use tally_ze::*;
 
-/// An event, and what ends with it.
+/// An event, and the objects that are destroyed with it.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     pub(super) event: ze_event_handle_t,
     pub(super) end: End,
 }
 
-/// What has to be done to an event that is no longer needed.
+/// How an event that is no longer needed is destroyed.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     /// zeEventDestroy.
     Event,
-    /// The same, and the pool that was made for it.
+    /// The same, and the pool that was created for it.
     Pool(ze_event_pool_handle_t),
-    /// The same, after taking back the pool's handle.
+    /// The same, after zeEventPoolPutIpcHandle.
     SharedPool(ze_event_pool_handle_t, HandleBytes),
     /// zexCounterBasedEventCloseIpcHandle.
     CloseZex,
@@ -84,7 +84,7 @@ pub(super) fn regular_timed(mapped: bool) -> Answered<Made> {
     pool_event(None, times)
 }
 
-/// A counter-based event, by one of three ways, that other processes may open.
+/// A counter-based event, created in one of three ways, that other processes may open.
 pub(super) fn counter_based(way: usize) -> Answered<Made> {
     let sharing = super::can_share();
     match way {
@@ -155,7 +155,7 @@ pub(super) fn handle_of(event: ze_event_handle_t, core: bool) -> Answered<Handle
     Ok(handle.data)
 }
 
-/// An event of such a handle.
+/// An event opened from such a handle.
 pub(super) fn open(context: ze_context_handle_t, data: HandleBytes, core: bool) -> Answered<Made> {
     let mut event = NONE;
     if core {
@@ -246,7 +246,7 @@ pub(super) fn zex_event(
     Ok(Made { event, end: End::Event })
 }
 
-/// An event that follows a word, by one of the ways to make one.
+/// An event that follows a word, created in one of several ways.
 pub(super) fn word_event(word: Word, way: usize) -> Answered<Made> {
     let (core, zex) = (Default::default(), Default::default());
     let Word { place, value, increment } = word;

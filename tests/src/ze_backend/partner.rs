@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that open what a program shares, and do some of its host calls on it.
+//! Processes that open a program's shared events, and make some of its host calls on them.
 //!
-//! A partner is an ignored test of the same test program, [`TEST`], which calls [`serve`]. Each call
-//! of a host thread has a partner to itself, so that a wait in one blocks no other.
+//! A partner is an ignored test of the same test program, [`TEST`], which calls [`serve`]. Each call of
+//! a host thread has a partner of its own, so that a wait in one blocks no other.
 //!
 //! ```text
 //! open counter|pool KEY HANDLE    query KEY    wait KEY NANOSECONDS    signal KEY    reset KEY    forget
@@ -25,7 +25,7 @@ use tally_ze::*;
 /// The ignored test that every test program with a backend has.
 pub const TEST: &str = "partner";
 
-/// What a handle is one of.
+/// The kind of object that a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A counter-based event.
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Pool,
 }
 
-/// Something that was shared.
+/// A shared object.
 #[derive(Clone, Copy)]
 pub(super) struct Shared {
     pub(super) kind: Kind,
@@ -50,8 +50,8 @@ struct Partner {
 
 static FREE: Mutex<Vec<Partner>> = Mutex::new(Vec::new());
 
-/// Lets a partner do a call, such as `query` or `wait`, on an event of a program; answers what it
-/// says.
+/// Lets a partner make a call, such as `query` or `wait`, on an event of a program, and returns its
+/// answer.
 pub(super) fn ask(program: u64, event: EventId, shared: Shared, call: &str) -> Answered<bool> {
     let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let mut partner =
@@ -74,7 +74,7 @@ pub(super) fn ask(program: u64, event: EventId, shared: Shared, call: &str) -> A
 }
 
 impl Partner {
-    /// One call; a partner whose call fails is not used again.
+    /// Sends one call; a partner whose call fails is not used again.
     fn say(&mut self, line: &str) -> Answered<bool> {
         self.peer.say(line);
         match self.peer.hear().as_str() {
@@ -88,10 +88,10 @@ impl Partner {
     }
 }
 
-/// What the ignored test does: calls, until the program that started it has ended.
+/// The body of the ignored test: makes calls until the program that started it has ended.
 ///
 /// # Panics
-/// If it is told what it does not understand.
+/// If it does not understand a line.
 pub fn serve() -> ! {
     let gpu = Gpu::new();
     let mut open = HashMap::new();
@@ -137,11 +137,11 @@ pub fn serve() -> ! {
             Err(error) => peer::say(&error.to_string()),
         }
     }
-    // It exits here: the parent reports the test's result.
+    // It exits here, since the parent reports the test's result.
     std::process::exit(0);
 }
 
-/// What a partner has open.
+/// An object that a partner has open.
 struct Opened {
     made: Made,
     pool: Option<ze_event_pool_handle_t>,
@@ -150,7 +150,7 @@ struct Opened {
 impl Opened {
     fn open(gpu: &Gpu, kind: &str, data: HandleBytes) -> Answered<Self> {
         if kind == "counter" {
-            // The functions mean the same; the handle does not say whose it is.
+            // The functions do the same; the handle does not tell which one made it.
             return Ok(Self { made: events::open(gpu.context, data, false)?, pool: None });
         }
         let (handle, mut pool) = (ze_ipc_event_pool_handle_t { data }, Default::default());
