@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the engine process's program, which `tally-gpu` carries.
+//! Builds the engine process's program, which `tally-gpu` contains.
 //!
-//! It has to be static and to lie below 4 GiB, at fixed addresses. Those are
-//! flags for a whole program, which Cargo knows for a whole build only: so this
-//! is a build of its own, always optimised, since guests wait for its work.
+//! It has to be static and below 4 GiB, at fixed addresses. These are flags for a
+//! whole program, which Cargo has only for a whole build. So this is a build of
+//! its own, always optimised, since guests wait for its work.
 
 use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the program is made of, from the folder `device/` on.
+/// The sources of the program, relative to the folder `device/`.
 const SOURCES: &[&str] =
     &["engine/src", "engine/Cargo.toml", "src", "Cargo.toml", "../uapi/src", "../Cargo.lock"];
 
@@ -30,11 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .arg(device.join("engine/Cargo.toml"))
         .arg("--target-dir")
         .arg(&folder)
-        // Flags are for the target only, as there is one: macros stay dynamic.
+        // The flags apply to the target only, since one is given; procedural macros stay dynamic.
         .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static\x1f-Crelocation-model=static")
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
         .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
-        // What checks the code of this build shall not check that one.
+        // Lints of this build must not run on that one.
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CLIPPY_ARGS")
         .status()?;

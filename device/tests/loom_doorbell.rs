@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of the doorbell between tally-gpu and an engine process, with its own code. loom runs its
-//! interleavings, and says so if the listener would sleep without end.
+//! A model of the doorbell between tally-gpu and an engine process, using the real code. loom runs its
+//! interleavings, and reports if the listener would sleep endlessly.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tally-device --test loom_doorbell --release`
 //!
-//! Doorbells with a mistake fail, which shows that the model can fail.
+//! Doorbells with an injected fault fail, which shows that the model can fail.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the model needs a part of the doorbell")]
 
 #[path = "../engine/src/doorbell.rs"]
 mod doorbell;
 
-/// The atomics of the doorbell: each could be a futex, and knows its sleepers.
+/// The atomics of the doorbell. Each may be a futex, and keeps its sleepers.
 mod sync {
     pub(crate) use loom::sync::atomic::{Ordering, fence};
     use loom::sync::{Condvar, Mutex};
@@ -49,7 +49,7 @@ mod sync {
 mod futex {
     use super::sync::{AtomicU32, Ordering};
 
-    /// The kernel compares the word and enters the thread under one lock.
+    /// Compares the word and enters the thread under one lock, as the kernel does.
     pub(crate) fn wait(word: &AtomicU32, seen: u32) {
         let guard = word.lock.lock().unwrap();
         if word.load(Ordering::Acquire) == seen {
@@ -90,10 +90,10 @@ impl Bell for doorbell::Doorbell {
 /// Two threads have news for a third, which hears all of it.
 fn all_news_is_heard<B: Bell>() {
     let mut model = loom::model::Builder::new();
-    // With so many the mistakes below are found in a second. All orders take hours.
+    // With this bound the faults below are found in a second. All orders take hours.
     model.preemption_bound = Some(3);
     model.check(|| {
-        // Leaked, since loom ends a run that fails in the middle of the threads that share it.
+        // Leaked, since loom ends a failing run while threads still share it.
         let shared: &(B, AtomicU32) = Box::leak(Box::default());
         let ringers: Vec<_> = (0..2)
             .map(|news| {
@@ -120,18 +120,18 @@ fn no_ring_is_lost() {
     all_news_is_heard::<doorbell::Doorbell>();
 }
 
-/// A doorbell with a mistake.
+/// A doorbell with an injected fault.
 #[derive(Default)]
 struct Wrong<const MISTAKE: u8> {
     rings: AtomicU32,
     asleep: AtomicU32,
 }
 
-/// The ringer takes the announcement back.
+/// The ringer withdraws the announcement.
 const TAKES_BACK: u8 = 0;
 /// The listener reads the count after it has looked for news.
 const LOOKS_FIRST: u8 = 1;
-/// The ringer may look at the announcement before it counts.
+/// The ringer may read the announcement before it counts.
 const NO_FENCE: u8 = 2;
 
 impl<const MISTAKE: u8> Bell for Wrong<MISTAKE> {

@@ -15,7 +15,7 @@ use loom::thread;
 use tally_uapi::cell::{Compare, signaller_must_wake, waiter_enters, waiter_leaves};
 use tally_uapi::queue::QueueControl;
 
-/// What is told to a sleeper: a KICK, or a look of the semaphore unit.
+/// The sleeper's news: a KICK, or a look of the semaphore unit.
 fn told(news: &AtomicU32) -> bool {
     news.load(Ordering::SeqCst) != 0
 }
@@ -55,7 +55,7 @@ fn a_second_sleep_after_a_kick_is_as_safe_as_the_first() {
                 }
             })
         };
-        // The device was asleep; it wakes once, for the first KICK, if it came.
+        // The device was asleep. It wakes once, for the first KICK, if there was one.
         let mut seen = 0;
         let handled = kicked.load(Ordering::SeqCst);
         if handled != 0 {
@@ -73,8 +73,8 @@ fn a_second_sleep_after_a_kick_is_as_safe_as_the_first() {
     });
 }
 
-/// A producer that leaves out a KICK while the last one is to be answered; the device tells `head` before
-/// it sleeps, or does not.
+/// A producer that omits a KICK while the last one is unanswered; the device tells `head` before it sleeps, or
+/// does not.
 fn kicks_left_out(tells: bool) {
     loom::model(move || {
         let control = Arc::new(QueueControl::new());
@@ -165,8 +165,8 @@ fn what_a_signal_releases_is_visible_to_who_does_not_sleep() {
     });
 }
 
-/// One side of either handshake in a nutshell: stores its own word, fences,
-/// and looks at the other's.
+/// The core of one side of either handshake: it stores its own word, fences, and
+/// reads the other's.
 fn side(words: &[AtomicU32; 2], own: usize, fenced: bool) -> bool {
     words[own].store(1, Ordering::Release);
     if fenced {

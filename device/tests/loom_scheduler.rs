@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of the scheduler's protocols, with its own code: the queue's run word, the sleep of workers and
+//! Models of the scheduler's protocols, using the real code: the queue's run word, the sleep of workers and
 //! that of the watchdog. loom runs every interleaving and every reordering that the memory model allows, and
-//! says so if a thread would sleep without end.
+//! reports if a thread would sleep endlessly.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tally-device --test loom_scheduler --release`
 //!
-//! Each protocol is also run with a mistake, which has to be found.
+//! Each protocol is also run with an injected fault, which has to be found.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the modules are the device's; a model needs a part of each")]
 
@@ -45,7 +45,7 @@ fn worker_sleeps(announces_first: bool, publisher_fences: bool) {
         let woken = publisher.join().unwrap();
         assert!(found || woken, "the worker sleeps over a task");
         if woken {
-            // It was claimed: this ends at once, also if it comes later.
+            // It was claimed, so this ends at once, even if the notification is late.
             idle.sleep(0);
         }
     });
@@ -68,8 +68,8 @@ fn a_task_that_is_published_without_a_fence_is_slept_over() {
     worker_sleeps(true, false);
 }
 
-/// A queue whose wake is left out while the watchdog goes to sleep. The producer promotes it itself if the
-/// watchdog sleeps, and the watchdog if it finds it.
+/// A queue whose wake is deferred while the watchdog goes to sleep. The producer promotes the queue itself if the
+/// watchdog sleeps; otherwise the watchdog finds and promotes it.
 fn deferral(asks_watchdog: bool) {
     loom::model(move || {
         let word = Arc::new(RunWord::new());
@@ -116,7 +116,7 @@ fn a_queue_that_is_deferred_while_the_watchdog_sleeps_is_lost() {
     deferral(false);
 }
 
-/// A queue with its control page, and what a run queue and those who take from it come to.
+/// A queue with its control page, its entries in a run queue, and the results of the threads that take them.
 struct Model {
     control: QueueControl,
     word: RunWord,
@@ -124,7 +124,7 @@ struct Model {
     entries: AtomicU32,
     /// Packets that were consumed.
     consumed: AtomicU32,
-    /// A device thread that has lost the stream tells `head` late, as it was when it looked.
+    /// Whether a device thread that has lost the stream stores an old `head` late.
     late_head: bool,
 }
 
@@ -152,7 +152,7 @@ impl Model {
         }
     }
 
-    /// The owner consumes what there is and puts the queue to rest.
+    /// The owner consumes all packets and puts the queue to rest.
     fn stream(&self) {
         self.control.device_wakes();
         let mut seen = self.control.head.load(Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Model {
         }
     }
 
-    /// Whatever is left is found by a worker. All has to be consumed then.
+    /// Lets a worker run the remaining entries. Then all packets have to be consumed.
     fn end(&self, packets: u32) {
         while self.work() {}
         assert_eq!(
@@ -233,8 +233,8 @@ fn what_is_published_while_a_worker_leaves_is_consumed() {
     });
 }
 
-/// A worker looked at an empty ring, lost the stream to a helping thread, and stores `head` as it was. The
-/// producer then takes its last KICK for one that is on its way.
+/// A worker polled an empty ring, lost the stream to a helping thread, and stores its old `head`. The producer
+/// then believes that its last KICK is still on its way.
 #[test]
 #[should_panic(expected = "a packet that no thread comes for")]
 fn a_head_that_goes_back_loses_a_wake() {
@@ -255,14 +255,14 @@ fn a_head_that_goes_back_loses_a_wake() {
         model.produce(2);
         late.join().unwrap();
         worker.join().unwrap();
-        // Workers find what is in the run queue, and nothing else.
+        // Workers find only queues in the run queue.
         while model.work() {}
         let consumed = model.consumed.load(Ordering::SeqCst);
         assert!(consumed >= 2, "a packet that no thread comes for");
     });
 }
 
-/// A doorbell that comes while the owner leaves.
+/// A doorbell while the owner leaves.
 #[test]
 fn a_doorbell_while_the_owner_leaves_is_not_lost() {
     loom::model(|| {
@@ -276,14 +276,14 @@ fn a_doorbell_while_the_owner_leaves_is_not_lost() {
         let left = word.leave(Run::Idle);
         let bell = bell.join().unwrap();
         match left {
-            // The bell came first, and the owner goes on; or it finds the queue idle.
+            // The doorbell was first, and the owner continues; or the doorbell finds the queue idle.
             Err(()) => assert_eq!((bell, word.get()), (Bell::Noted, Run::Running)),
             Ok(_) => assert_eq!((bell, word.get()), (Bell::Fresh { enlist: true }, Run::Runnable)),
         }
     });
 }
 
-/// What wakes a parked queue races with what stops it.
+/// The thread that wakes a parked queue races with the thread that stops it.
 #[test]
 fn a_queue_that_is_stopped_while_it_is_resumed_ends_in_one_of_both() {
     loom::model(|| {

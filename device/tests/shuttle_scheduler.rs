@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The whole device under many schedules of its threads and its host's: workers, the watchdog and helping
-//! threads run the real scheduler, rings and engines; `shuttle` decides at every lock and atomic who goes
-//! on. It says so if all threads sleep.
+//! threads run the real scheduler, rings and engines; `shuttle` decides at every lock and atomic which thread
+//! continues. It reports if all threads sleep.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p tally-device --test shuttle_scheduler --release`
 //!
-//! `TALLY_SCHEDULES` is the number of schedules of each model; the default suits every day. `TALLY_SEED`
-//! chooses which. Half of them are chosen at random at each step; in the other half one thread goes on until
-//! it sleeps or another is more urgent, which changes a few times (PCT): so races are found that need several
+//! `TALLY_SCHEDULES` is the number of schedules of each model; the default suits everyday use. `TALLY_SEED`
+//! selects them. In half of them each step is random; in the other half one thread continues until it sleeps or
+//! another has a higher priority, and priorities change a few times (PCT), which finds races that need several
 //! steps of one thread in a row.
 #![cfg(shuttle)]
 
@@ -33,12 +33,12 @@ fn number(name: &str, default: u64) -> u64 {
 
 /// Runs a model, each time under another schedule.
 fn check(model: impl Fn() + Send + Sync + 'static) {
-    /// Changes of urgency in a schedule: the races that are known need two or three.
+    /// Changes of priority in a schedule: the known races need two or three.
     const CHANGES: usize = 4;
     let (schedules, seed) = (number("TALLY_SCHEDULES", 300) as usize, number("TALLY_SEED", 1));
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 18;
-    // A model that makes no progress is one that hangs.
+    // A model that does not end within this many steps hangs.
     config.max_steps = shuttle::MaxSteps::FailAfter(2_000_000);
     let model = Arc::new(model);
     let each = schedules.div_ceil(2);
@@ -72,7 +72,7 @@ struct Memory(Box<[AtomicU64]>);
 
 impl Memory {
     fn new(words: usize) -> Self {
-        // A line more, for the alignment.
+        // One more line, for the alignment.
         Self((0..words + 8).map(|_| AtomicU64::new(0)).collect())
     }
 
@@ -128,8 +128,8 @@ impl Producer {
         }
         self.tail += 1;
         let control = &self.control.0;
-        // As the driver does (`umd/src/submit/ring.rs`), but that it rings for each packet of a deferred
-        // wake.
+        // The same as the driver (`umd/src/submit/ring.rs`), except that it rings for each packet of a
+        // deferred wake.
         if control.publish(self.tail)
             && !control.owes_wake(self.kicked)
             && !gpu.device.kick(&self.handle)
@@ -168,7 +168,7 @@ impl Gpu {
         self.wait_asleep(memory, index, value);
     }
 
-    /// Does the same as [`Self::wait`], without telling the device before.
+    /// Like [`Self::wait`], without telling the device before.
     fn wait_asleep(&self, memory: &Memory, index: usize, value: u64) {
         let (cell, va) = (memory.at(index), memory.va(index));
         let reached = || cell.load(Ordering::Acquire) >= value;
@@ -185,7 +185,7 @@ impl Gpu {
     }
 }
 
-/// A host thread does something else, and the device falls asleep, or nearly.
+/// Lets a host thread do something else, so that the device falls asleep, or nearly.
 fn pause() {
     let turns = shuttle::rand::thread_rng().gen_range(0..120);
     (0..turns).for_each(|_| thread::yield_now());
@@ -228,7 +228,7 @@ fn round_trips(workers: usize, threads: u32, rounds: u64, helps: bool) {
                         if round % 2 == 0 {
                             pause();
                         }
-                        // Two at once.
+                        // Two commands at once.
                         queue.push(&gpu, nop(cells.va(0), 2 * round - 1));
                         queue.push(&gpu, nop(cells.va(0), 2 * round));
                         gpu.wait(&cells, 0, 2 * round, helps);
@@ -252,8 +252,8 @@ fn every_command_of_sleeping_threads_completes() {
     round_trips(2, 3, 3, false);
 }
 
-/// A thread that came after each of its doorbells rings once more and goes. Another thread waits for that
-/// command and only sleeps. So the watchdog has to see to the queue if its wake was left out.
+/// A thread that helped after each of its doorbells rings once more and leaves. Another thread waits for that
+/// command and only sleeps. So the watchdog has to promote the queue if its wake was deferred.
 #[test]
 fn a_deferred_command_completes_without_its_thread() {
     check(|| {
@@ -300,7 +300,7 @@ fn every_parked_queue_goes_on() {
                         queue.push(&gpu, nop(cells.va(i), round));
                     }
                     gpu.wait(&cells, i, ROUNDS, i == 1);
-                    // Another thread may wait for this queue's last signal, which has come.
+                    // Another thread may wait for this queue's last signal, which was already made.
                     gpu.device.destroy_queue(&queue.handle);
                 })
             })
@@ -328,7 +328,7 @@ fn a_queue_that_is_destroyed_in_use_stops() {
         gpu.device.destroy_queue(&handle);
         let queue = submits.join().unwrap();
         let before = queue.control.0.head.load(Ordering::Relaxed);
-        // The neighbour's commands go on.
+        // The neighbour's commands continue.
         let mut other = Producer::new(&gpu, 2, Priority::Normal);
         other.push(&gpu, nop(cells.va(1), 1));
         gpu.wait(&cells, 1, 1, true);

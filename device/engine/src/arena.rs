@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory without system calls: the engine process's heap is a fixed pool in
-//! the program's own image, and so below 4 GiB, out of every VM's window.
+//! the program's own image, and so below 4 GiB, outside of every VM's window.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -16,7 +16,7 @@ const POOL_BYTES: usize = 256 << 20;
 #[repr(C, align(4096))]
 struct Pool(UnsafeCell<MaybeUninit<[u8; POOL_BYTES]>>);
 
-// SAFETY: parts of it are given out once each, by an atomic count.
+// SAFETY: each part of it is given out once, by an atomic count.
 unsafe impl Sync for Pool {}
 
 static POOL: Pool = Pool(UnsafeCell::new(MaybeUninit::zeroed()));
@@ -66,7 +66,7 @@ unsafe impl Allocator for Source {
 pub struct Arena(Mutex<Dlmalloc<Source>>);
 
 impl Arena {
-    /// The heap; there is one in a process.
+    /// The heap, of which a process has one.
     #[allow(clippy::new_without_default, reason = "a second one would share the pool")]
     pub const fn new() -> Self {
         Self(Mutex::new(Dlmalloc::new_with_allocator(Source)))

@@ -15,13 +15,13 @@ use tally_uapi::ioctl::{priority, queue_state};
 
 use crate::mailbox::{Mailbox, Order, Piece, ToHub, fence_arguments};
 
-/// The hub, as the device sees it.
+/// The device's host interface, which forwards its notifications to the hub.
 #[derive(Debug)]
 pub(crate) struct Voice(pub(crate) &'static ToHub);
 
 impl Host for Voice {
     fn semaphore_interrupt(&self, bucket: usize) {
-        // A bit that is there has a ring that is still to be answered.
+        // If the bit is set already, a ring for it is still unanswered.
         if self.0.signalled.set(bucket) {
             self.0.bell.ring();
         }
@@ -62,7 +62,7 @@ impl Engine {
         self.queues.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
-    /// The main thread: carries out orders without end.
+    /// The main thread: carries out orders endlessly.
     pub(crate) fn obey(&self) -> ! {
         let mut done = 0;
         loop {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// The bell's thread: kicks and looks without end.
+    /// The bell's thread: handles kicks and looks endlessly.
     pub(crate) fn listen(&self) -> ! {
         let to_engine = &self.mailbox.to_engine;
         loop {
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     fn create_queue(&self, order: &Order) -> Answer {
-        // The hub has checked all of it.
+        // The hub has checked all arguments.
         let [ring, control, packets, class, index, priority, ..] = order.args;
         let config = QueueConfig {
             id: QueueId(order.queue),
@@ -170,10 +170,10 @@ impl Engine {
     }
 }
 
-/// Makes a system call that the hub lets through.
+/// Makes a system call that the hub allows.
 fn call((number, [a, b, c, d, e, f]): (i64, [u64; 6])) -> i64 {
-    // SAFETY: mmap and munmap at the hub's order, in the VM's window, where
-    // nothing of this process lies.
+    // SAFETY: mmap and munmap at the hub's order, in the VM's window, which
+    // contains no memory of this process.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rights that the engine process gives up before it runs anything of the guest's.
+//! The rights that the engine process gives up before it runs any code of the guest.
 
 use std::io;
 
@@ -9,7 +9,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends with its parent, gets no more rights, cannot be traced or dumped.
+/// Makes the process end with its parent, forbids it new rights, and prevents that it is traced or dumped.
 pub(crate) fn drop_rights() -> io::Result<()> {
     const ON: libc::c_ulong = 1;
     const OFF: libc::c_ulong = 0;
@@ -23,7 +23,7 @@ pub(crate) fn drop_rights() -> io::Result<()> {
     Ok(())
 }
 
-/// No cores, no files, no processes: what the filter forbids is also limited.
+/// Sets the limits of core dumps, files and processes to 0, in addition to the filter.
 pub(crate) fn drop_limits() -> io::Result<()> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     for resource in [
@@ -48,8 +48,8 @@ pub(crate) fn close_range(first: u32, last: u32) -> io::Result<()> {
     check(result as libc::c_int)
 }
 
-/// Keeps the C library's own heap from needing more memory later: threads that
-/// touch a thread-local with a destructor take a few bytes there.
+/// Makes sure that the C library's own heap needs no more memory later: threads
+/// that touch a thread-local with a destructor take a few bytes there.
 pub(crate) fn warm_up_libc() {
     const ROOM: usize = 1 << 20;
     // SAFETY: numbers, then a block that is freed at once and stays in the heap.
@@ -61,7 +61,7 @@ pub(crate) fn warm_up_libc() {
     }
 }
 
-/// Whether everything that this process has is outside of all windows.
+/// Checks that all memory of this process is outside of all windows.
 pub(crate) fn check_layout(mapped: usize, va_end: u64) -> io::Result<()> {
     static IMAGE: u8 = 0;
     let stack = 0u8;

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The doorbell of a mailbox: how one side wakes the other, in memory that two processes share.
+//! The doorbell of a mailbox, by which one side wakes the other, in memory that two processes share.
 //!
 //! The listener reads the count of rings, looks for news, announces its sleep and sleeps if the count is
 //! still the same. A ringer publishes its news, counts, and wakes the listener if it has announced its sleep.
-//! Only the listener takes its announcement back. A ringer that did so could come late: after the listener
-//! has heard its ring and announced the next sleep, but does not sleep yet, so that no wake reaches it. It
-//! would then sleep unannounced, and no ringer would wake it any more.
+//! Only the listener withdraws its announcement. A ringer that did so could be late: it could withdraw the
+//! announcement of the listener's next sleep, after the listener has heard its ring and before it sleeps, when no
+//! wake reaches it. The listener would then sleep unannounced, and no ringer would wake it any more.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// Wakes the other side.
+/// A doorbell that one side rings to wake the other.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Doorbell {
-    /// How often it was rung. A futex.
+    /// Number of rings. A futex.
     rings: AtomicU32,
     /// 1 while the listener sleeps or is about to.
     asleep: AtomicU32,
 }
 
 impl Doorbell {
-    /// Something has changed.
+    /// Tells the listener that something has changed.
     pub fn ring(&self) {
         self.rings.fetch_add(1, Ordering::Release);
-        // Between the count and the look at the announcement; in `wait` it is the other way round.
+        // Orders the count before the look at the announcement; `wait` has the opposite order.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) != 0 {
             futex::wake(&self.rings);
         }
     }
 
-    /// The same, whatever the other side has made of its words.
+    /// Like [`Self::ring`], but wakes the listener whatever the other side has written to its words.
     pub fn insist(&self) {
         self.rings.fetch_add(1, Ordering::Release);
         futex::wake(&self.rings);
     }
 
-    /// To be read before looking what has changed.
+    /// The number of rings, which the listener reads before it looks for changes.
     pub fn rings(&self) -> u32 {
         self.rings.load(Ordering::Acquire)
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system call filter of an engine process, as two seccomp programs.
 //!
-//! The first reports mmap and munmap to the hub, which lets a call through or
-//! ends the process. The second allows what the threads need to wait and to be
-//! interrupted, and kills the process for anything else. Of the two verdicts
-//! the kernel takes the stricter. There are two so that between them the
-//! process can still send the hub the descriptor by which the first reports.
+//! The first reports mmap and munmap to the hub, which allows a call or ends the
+//! process. The second allows the calls that the threads need for waiting and for
+//! being interrupted, and kills the process for any other. The kernel takes the
+//! stricter of the two verdicts. There are two so that between their installation
+//! the process can still send the hub the descriptor by which the first reports.
 //!
-//! Crate seccompiler is not used: it has no verdict for reports.
+//! The crate seccompiler is not used, since it has no verdict for reports.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -18,16 +18,16 @@ use libc::sock_filter;
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const fn argument(index: u32) -> u32 {
-    // The lower half: all arguments that are looked at are 32-bit in the kernel.
+    // The lower half: all arguments that the programs check are 32-bit in the kernel.
     16 + index * 8
 }
 
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
-/// Numbers from here on are the x32 ABI's.
+/// Numbers from here on belong to the x32 ABI.
 const X32: u32 = 0x4000_0000;
 
-/// What a thread may do without being asked: wait, look at the clock, return
-/// from a signal, go on after being stopped, end the process.
+/// The calls that a thread may make without approval: waiting, reading the clock,
+/// returning from a signal, continuing after a stop, ending the process.
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sched_yield,
     libc::SYS_clock_gettime,
@@ -44,7 +44,7 @@ const ABORT_SIGNAL: u32 = libc::SIGSTKFLT as u32;
 struct Program(Vec<sock_filter>);
 
 impl Program {
-    /// Begins with what every program has: only calls of this architecture.
+    /// A program that begins with the check that all have: only calls of this architecture.
     fn new() -> Self {
         let mut program = Self(Vec::new());
         program.load(ARCHITECTURE);
@@ -94,15 +94,15 @@ impl Program {
     }
 }
 
-/// Has mmap and munmap of the calling thread reported to who holds the
-/// descriptor that is returned. no_new_privs must be set.
+/// Reports mmap and munmap of the calling thread to the holder of the returned
+/// descriptor. no_new_privs must be set.
 ///
-/// A report that was received cannot be undone by a signal: else a thread could
-/// have a call approved, interrupt it, and never make it.
+/// A signal cannot undo a report that was received. Otherwise a thread could have
+/// a call approved, interrupt it, and never make it.
 ///
 /// # Errors
-/// The kernel has no such filters (it has since Linux 5.19), or does not
-/// allow them here.
+/// The kernel has no such filters (Linux has them since 5.19), or does not allow
+/// them here.
 pub fn report_mappings() -> io::Result<OwnedFd> {
     let mut program = Program::new();
     program.verdict_for(libc::SYS_mmap, libc::SECCOMP_RET_USER_NOTIF);
@@ -114,8 +114,8 @@ pub fn report_mappings() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Has system calls of the calling thread, and of all that it starts, refused with EPERM. no_new_privs
-/// must be set. The calls of other ABIs end the process.
+/// Makes the kernel refuse system calls of the calling thread, and of all threads and processes that it starts,
+/// with EPERM. no_new_privs must be set. Calls of other ABIs end the process.
 ///
 /// # Errors
 /// The kernel does not allow filters here.
@@ -128,7 +128,7 @@ pub fn refuse(numbers: &[libc::c_long]) -> io::Result<()> {
     program.install(0).map(|_| ())
 }
 
-/// Puts both filters on all threads of the process.
+/// Installs both filters on all threads of the process.
 ///
 /// # Errors
 /// Those of [`report_mappings`], or a thread has a filter of its own.
@@ -137,7 +137,7 @@ pub fn confine_all_threads() -> io::Result<()> {
     for &number in ALLOWED.iter().chain(&[libc::SYS_mmap, libc::SYS_munmap]) {
         program.verdict_for(number, libc::SECCOMP_RET_ALLOW);
     }
-    // futex: waiting and waking only. Each check is skipped if it is another call.
+    // futex: only waiting and waking. Each check is skipped for other calls.
     const MODIFIERS: u32 = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u32;
     program.if_equal(libc::SYS_futex as u32, 7);
     program.load(argument(1));

@@ -10,7 +10,7 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, none) };
 }
 
-/// Wakes who sleeps on `word`.
+/// Wakes all threads that sleep on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: the word is valid for the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };

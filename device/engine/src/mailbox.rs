@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mailbox: memory that the hub and one engine process share.
 //!
-//! Almost all of it is levels, not messages: a bit that is set twice is set, so
-//! nothing can overflow and neither side has to be believed about an order. Only the
-//! hub's commands are one after the other, each acknowledged by a system call
-//! that the kernel reports to the hub (see [`fence_arguments`]); what the engine
-//! writes beside it are numbers about its own VM.
+//! Almost all of it is levels, not messages: setting a bit twice has no further
+//! effect, so nothing can overflow and neither side has to trust the other about an
+//! order. Only the hub's commands come one after the other. Each is acknowledged by
+//! a system call that the kernel reports to the hub (see [`fence_arguments`]); the
+//! values that the engine writes with it are numbers about its own VM.
 
 use std::io;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ use tally_uapi::firmware::{MAX_QUEUES, map_flag};
 pub use crate::doorbell::Doorbell;
 use crate::{FIRST_FILE, futex};
 
-/// Most mappings of one command.
+/// The most mappings of one command.
 pub const MAX_PIECES: usize = 256;
 
 /// A set of numbers that one side adds to and the other takes.
@@ -29,7 +29,7 @@ pub const MAX_PIECES: usize = 256;
 pub struct Bits<const WORDS: usize>([AtomicU64; WORDS]);
 
 impl<const WORDS: usize> Bits<WORDS> {
-    /// Adds a number, which is below 64 × `WORDS`. False if it is there already.
+    /// Adds a number, which is below 64 × `WORDS`. False if the set contains it already.
     pub fn set(&self, number: usize) -> bool {
         let bit = 1 << (number % 64);
         self.0[number / 64 % WORDS].fetch_or(bit, Ordering::SeqCst) & bit == 0
@@ -51,7 +51,7 @@ impl<const WORDS: usize> Bits<WORDS> {
     }
 }
 
-/// What the engine process is to be. Written before it is started.
+/// The configuration of the engine process. Written before it is started.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Setup {
@@ -71,13 +71,13 @@ pub struct Setup {
     pub waiters_file: AtomicU32,
     /// The VM's id.
     pub vm: AtomicU32,
-    /// Where in it.
+    /// Offset of the waiters page in that file, in bytes.
     pub waiters_offset: AtomicU64,
     /// CLOCK_MONOTONIC in ns at the start of the device's clock.
     pub clock_start: AtomicU64,
     /// The end of the windows of VMs.
     pub va_end: AtomicU64,
-    /// 1: the device decides by chance what is open, by the seed.
+    /// 1: the adversarial device, which makes random decisions from the seed.
     pub chaos: AtomicU32,
     /// Zero.
     pub pad: AtomicU32,
@@ -94,7 +94,7 @@ pub struct Piece {
     pub bytes: u64,
     /// The offset in the file.
     pub offset: u64,
-    /// Index of the file; none for memory that begins as zero.
+    /// Index of the file; none for memory that is zero at first.
     pub file: Option<u32>,
     /// Bits of [`map_flag`]; none at all to unmap.
     pub access: u32,
@@ -115,7 +115,7 @@ impl Piece {
     }
 
     /// The system call that carries it out: its number and arguments. The
-    /// engine process makes this very call and the hub lets through no other.
+    /// engine process makes exactly this call, and the hub allows no other.
     pub fn system_call(&self) -> (i64, [u64; 6]) {
         if self.is_unmap() {
             return (libc::SYS_munmap, [self.address, self.bytes, 0, 0, 0, 0]);
@@ -139,9 +139,9 @@ impl Piece {
     }
 }
 
-/// The system call by which the engine process says that a command is done. It
+/// The system call by which the engine process reports that a command is done. It
 /// does nothing by itself; the hub answers it. Because the kernel reports the
-/// calls of a thread in their order, all calls of the command are over by then.
+/// calls of a thread in order, all calls of the command are over by then.
 pub fn fence_arguments(sequence: u32) -> (i64, [u64; 6]) {
     (libc::SYS_munmap, [u64::from(sequence), 0, 0, 0, 0, 0])
 }
@@ -176,21 +176,21 @@ pub struct Order {
     pub queue: u32,
     /// The arguments of the admin command.
     pub args: [u64; 6],
-    /// What to map and unmap, in order; at most [`MAX_PIECES`].
+    /// The pieces to map and unmap, in order; at most [`MAX_PIECES`].
     pub pieces: Vec<Piece>,
 }
 
-/// What the hub writes and the engine reads.
+/// The part that the hub writes and the engine reads.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct ToEngine {
-    /// Rung for all but orders.
+    /// Rung for all news but orders.
     pub bell: Doorbell,
     /// Queues that were kicked.
     pub kicks: Bits<{ (MAX_QUEUES as usize + 1) / 64 }>,
-    /// Buckets to be looked at.
+    /// Buckets to look at.
     pub recheck: Bits<{ WAITERS / 64 }>,
-    /// 1: all foreign cells are to be looked at.
+    /// 1: the engine has to look at all foreign cells.
     pub recheck_foreign: AtomicU32,
     /// Number of the last order. A futex.
     sequence: AtomicU32,
@@ -202,7 +202,7 @@ pub struct ToEngine {
 }
 
 impl ToEngine {
-    /// Gives order number `sequence`, which is not the last one's.
+    /// Gives order number `sequence`, which differs from the last one's.
     pub fn give(&self, sequence: u32, order: &Order) {
         self.opcode.store(order.opcode, Ordering::Relaxed);
         self.queue.store(order.queue, Ordering::Relaxed);
@@ -237,11 +237,11 @@ impl ToEngine {
     }
 }
 
-/// What the engine writes and the hub reads, and believes of nothing but the VM.
+/// The part that the engine writes and the hub reads. The hub trusts it only about the engine's own VM.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct ToHub {
-    /// Rung for all but answers to orders.
+    /// Rung for all news but answers to orders.
     pub bell: Doorbell,
     /// Buckets in which a cell was written while a thread outside waited there.
     pub signalled: Bits<{ WAITERS / 64 }>,
@@ -263,7 +263,7 @@ pub struct ToHub {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Mailbox {
-    /// What the engine process is to be.
+    /// The configuration of the engine process.
     pub setup: Setup,
     /// From the hub.
     pub to_engine: ToEngine,

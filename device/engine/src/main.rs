@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-engine`: the engine process. The build of `tally-gpu` makes it static
-//! and with fixed addresses, and `tally-gpu` carries and starts it; built in any
-//! other way it says so and ends.
+//! `tally-engine`: the engine process. The build of `tally-gpu` links it statically
+//! at fixed addresses, and `tally-gpu` contains and starts it. Built in any other
+//! way, it reports that and ends.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of an engine process: take what the hub hands over, make all
-//! threads, give up all rights, obey.
+//! The life of an engine process: it receives descriptors from the hub, starts
+//! all threads, gives up all rights, and carries out orders.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,13 +21,13 @@ use crate::{FIRST_FILE, MAX_FILES, confine, filter};
 /// its standard input.
 const SOCKET: i32 = 0;
 const FIRST_FREE: u32 = 3;
-/// The descriptor of the mailbox; the files of the guest's memory come after it.
+/// The descriptor of the mailbox; those of the guest's memory files follow it.
 const MAILBOX: i32 = FIRST_FILE as i32 - 1;
 
 /// Runs the engine process.
 ///
 /// # Errors
-/// It was not started by the hub, or something that it needs cannot be had.
+/// It was not started by the hub, or could not get a resource that it needs.
 /// Once it is confined it does not return.
 pub fn run() -> io::Result<Infallible> {
     confine::close_range(FIRST_FREE, u32::MAX)?;
@@ -41,7 +41,7 @@ pub fn run() -> io::Result<Infallible> {
     let own = Arc::clone(&engine);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("tally-bell".into()).spawn(move || {
-        // The main thread goes on only when this one exists.
+        // The main thread continues only once this one exists.
         let _ = tell.send(());
         own.listen()
     })?;
@@ -77,13 +77,13 @@ fn receive(socket: &UnixStream) -> io::Result<&'static Mailbox> {
     if bytes != 1 || count == 0 || !fds[..count].iter().copied().eq(expected) {
         return Err(io::Error::other("the descriptors have not come as expected"));
     }
-    // SAFETY: it has just been received. It is closed with the rest, below.
+    // SAFETY: it has just been received. It is closed with the other low descriptors.
     let mailbox = unsafe { OwnedFd::from_raw_fd(MAILBOX) };
     let mapped = MailboxMap::map(&mailbox)?.leak();
     if mapped.setup.files.load(Ordering::Relaxed) as usize != count - 1 {
         return Err(io::Error::other("a file of the guest's memory is missing"));
     }
-    // The number stays taken until all low numbers are closed at once.
+    // The number stays in use until all low numbers are closed at once.
     std::mem::forget(mailbox);
     Ok(mapped)
 }
@@ -112,7 +112,7 @@ fn start(mailbox: &'static Mailbox) -> io::Result<Arc<Engine>> {
     Ok(Arc::new(Engine::new(mailbox, device, vm)))
 }
 
-/// The guest's waiters page, to be read only.
+/// The guest's waiters page, mapped read-only.
 fn outside(mailbox: &Mailbox) -> io::Result<&'static Waiters> {
     let file = FIRST_FILE as i32 + mailbox.setup.waiters_file.load(Ordering::Relaxed) as i32;
     let offset = mailbox.setup.waiters_offset.load(Ordering::Relaxed) as libc::off_t;

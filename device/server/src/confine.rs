@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rights that the hub gives up once it listens at its socket. It runs no code of the guest, but it
-//! reads what the guest has written; if that ever leads it astray, it has only the rights that are left.
+//! The rights that the hub gives up once it listens at its socket. It runs no code of the guest, but it reads
+//! data that the guest has written; if a guest ever takes it over that way, it gets only the remaining rights.
 //!
-//! - Landlock: no file of the host can be opened, made or changed, no network be reached, and signals
-//!   and abstract sockets of other programs neither. Engine processes inherit it.
-//! - A system call filter refuses what neither the hub nor an engine process has a use for, and what
-//!   kernels have most often been attacked by.
+//! - Landlock: no file of the host can be opened, made or changed, no network be reached, no signal be sent to
+//!   other programs, and none of their abstract sockets be used. Engine processes inherit it.
+//! - A system call filter refuses the calls that neither the hub nor an engine process needs and that are most
+//!   often used in attacks on kernels.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -75,11 +75,11 @@ struct RulesetAttributes {
     scoped: u64,
 }
 
-/// Gives the rights up, for the calling thread and all that it starts. A kernel without Landlock keeps
-/// only the filter.
+/// Gives up the rights, for the calling thread and all threads and processes that it starts. On a kernel
+/// without Landlock only the filter remains.
 ///
 /// # Errors
-/// The kernel refuses what it says that it can do.
+/// The kernel refuses a service that it claims to have.
 pub fn confine() -> io::Result<()> {
     // SAFETY: takes numbers.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
@@ -103,7 +103,7 @@ fn landlock_version() -> u32 {
 }
 
 fn restrict_files(version: u32) -> io::Result<()> {
-    // All rights that a version knows are handled, and no rule gives one back.
+    // All rights that a version knows are restricted, and no rule grants any.
     let file_system_rights = match version {
         1 => 13,
         2 => 14,
@@ -115,7 +115,7 @@ fn restrict_files(version: u32) -> io::Result<()> {
         network: if version >= 4 { 0b11 } else { 0 },
         scoped: if version >= 6 { 0b11 } else { 0 },
     };
-    // An older kernel does not know the later fields, and says so unless they are zero.
+    // An older kernel does not know the later fields, and refuses them unless they are zero.
     let bytes = size_of::<RulesetAttributes>();
     // SAFETY: the struct is valid for the call; the descriptor has no other owner.
     let rules = unsafe {
@@ -146,7 +146,7 @@ mod tests {
     fn nothing_of_the_host_is_left() {
         let file = std::env::temp_dir().join(format!("tally-confine-{}", std::process::id()));
         std::fs::write(&file, "before").unwrap();
-        // Both are of the thread that asks for them.
+        // Both apply to the thread that asks for them.
         let path = file.clone();
         let tried = std::thread::spawn(move || {
             confine().unwrap();

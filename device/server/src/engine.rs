@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An engine process as the hub sees it.
+//! The hub's side of an engine process.
 //!
-//! Three threads of the hub know it. The VM's lane gives it orders and waits.
-//! The gate, which has also started it, decides about its mappings and sees its
-//! end. The ear hears what it says of its cells and faults.
+//! Three threads of the hub serve it. The VM's lane gives it orders and waits.
+//! The gate, which has also started it, decides about its mappings and waits for
+//! its end. The ear receives its messages about cells and faults.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -28,18 +28,18 @@ pub use spawn::{fix_addresses, open_files};
 
 /// The time that an engine process may take to start.
 const START_TIME: Duration = Duration::from_secs(4);
-/// The time beyond the reset time that it may take for an order, or for one mapping of it: on a
-/// host that lets it wait for a processor, too.
+/// The time beyond the reset time that it may take for an order, or for one mapping of it, including
+/// waits for a processor of the host.
 const STEP_TIME: Duration = Duration::from_secs(2);
-/// The further time that it may take for all the mappings of an order. A machine that has other
-/// things to do takes some milliseconds for each.
+/// The further time that it may take for all the mappings of an order. A busy machine takes some
+/// milliseconds for each.
 const ORDER_TIME: Duration = Duration::from_secs(4);
 
-/// The engine process has ended, or was.
+/// The engine process has ended, by itself or by the hub.
 #[derive(Debug)]
 pub struct Ended;
 
-/// What an engine process is made from.
+/// The parameters of a new engine process.
 #[derive(Clone)]
 pub struct Recipe {
     pub vm: u32,
@@ -65,8 +65,8 @@ impl Engine {
     /// Starts an engine process and waits until it is confined.
     ///
     /// # Errors
-    /// The process or a thread cannot be had; the text of the process itself
-    /// goes to standard error.
+    /// The process or a thread cannot be started; messages of the process itself
+    /// are written to standard error.
     pub fn start(recipe: &Recipe, links: &Arc<Links>) -> io::Result<Self> {
         let (mailbox, fd) = MailboxMap::create()?;
         set_up(&mailbox, recipe);
@@ -96,16 +96,16 @@ impl Engine {
         let (own, home) = (Arc::clone(&engine.link), Arc::clone(links));
         let ear = std::thread::Builder::new().name("ear".into());
         engine.threads.push(ear.spawn(move || ear::listen(&own, &home))?);
-        // It looks for orders when it is confined, and not before. So one that does nothing is answered
-        // then.
+        // It takes orders only once it is confined. So the answer to an order that does nothing shows that it
+        // is confined.
         let nothing = Order { opcode: op::NOP, ..Order::default() };
         let unconfined = |Ended| io::Error::other("the engine process has not confined itself");
         engine.order(&nothing).map_err(unconfined)?;
         Ok(engine)
     }
 
-    /// Has an order carried out: status and values, which are the process's word.
-    /// A process that does not do it in time is ended.
+    /// Has an order carried out, and returns status and values, which only the
+    /// process vouches for. A process that is too slow is ended.
     ///
     /// # Errors
     /// It has ended.
@@ -143,7 +143,7 @@ impl Engine {
             let waited = link.changed.wait_timeout(progress, left);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        // Nothing is allowed between orders.
+        // No call is allowed between orders.
         progress.allowed.clear();
         progress.made = 0;
         let to_hub = &link.mailbox.to_hub;
@@ -151,8 +151,8 @@ impl Engine {
         Ok((to_hub.status.load(Ordering::SeqCst), values))
     }
 
-    /// Ends the process and waits for that: it touches nothing any more. The VM
-    /// is then lost.
+    /// Ends the process and waits until it has ended and touches no memory any
+    /// more. The VM is then lost.
     pub fn end(&self) {
         self.link.kill();
         let mut progress = self.link.progress();

@@ -22,16 +22,16 @@ use crate::machine::Machine;
 use crate::registers::Registers;
 use crate::session::{Host, Session};
 
-/// Makes a GPU of this machine, and is it until the driver gives it up. `ready` is called when its render
-/// node is there.
+/// Makes a GPU of this machine, and serves it until the driver gives it up. `ready` is called with its number
+/// once its render node exists.
 ///
 /// # Errors
-/// There is no driver, or no right to be its device; the driver refuses, or gives the GPU up.
+/// There is no driver, or this process has no right to be its device; the driver refuses, or gives up the GPU.
 pub fn serve(settings: Settings, ready: impl FnOnce(u32)) -> io::Result<()> {
     let device = Arc::new(HostDevice::open(lane::max_mappings())?);
     engine::open_files()?;
     let (clock, va_end) = (Clock::new(), engine::fix_addresses());
-    // There is one thread yet, and the others inherit it.
+    // The process still has one thread, and the others inherit this.
     confine()?;
     let identity = identity(&settings, va_end);
     let host = Arc::new(Host {
@@ -40,7 +40,7 @@ pub fn serve(settings: Settings, ready: impl FnOnce(u32)) -> io::Result<()> {
         machine: Arc::clone(&device) as Arc<dyn Machine>,
         va_end,
     });
-    // Before the driver can send anything: a session begins with empty answers.
+    // Started before the driver can send anything, since a session begins with empty answers.
     let session = Session::start(&host, &registers())
         .ok_or_else(|| io::Error::other("the admin ring cannot be served"))?;
     ready(device.start(&identity, clock.start())?);
@@ -49,7 +49,7 @@ pub fn serve(settings: Settings, ready: impl FnOnce(u32)) -> io::Result<()> {
     result
 }
 
-/// Where the driver's rings are, as registers would say.
+/// The places of the driver's rings, in the form of register values.
 fn registers() -> Registers {
     Registers {
         admin_ring: std::mem::offset_of!(Area, commands) as u64,
@@ -60,7 +60,7 @@ fn registers() -> Registers {
     }
 }
 
-/// Does what the driver writes to registers, until it has given the device up.
+/// Carries out the driver's register writes, until it has given up the device.
 fn attend(device: &HostDevice, session: &Session) -> io::Result<()> {
     let mut writes = [Write::default(); 64];
     loop {
@@ -69,7 +69,7 @@ fn attend(device: &HostDevice, session: &Session) -> io::Result<()> {
                 regs::ADMIN_TAIL => session.publish(*value),
                 regs::KICK => session.kick(*value),
                 regs::WAKE => session.wake(*value),
-                // Registers of a newer driver.
+                // Registers of a newer driver are ignored.
                 _ => {}
             }
         }

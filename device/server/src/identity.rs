@@ -12,7 +12,7 @@ use crate::Settings;
 /// The same for every device of this kind.
 const UUID: [u8; 16] = *b"Tally virtual 00";
 
-/// Facts of the device.
+/// The properties of the device.
 pub fn identity(settings: &Settings, va_end: u64) -> Identity {
     let device = DeviceInfo {
         uuid: UUID,

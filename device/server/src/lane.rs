@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lane: carries out the admin commands of one VM, in order. VMs do not wait
-//! for each other.
+//! A lane, which carries out the admin commands of one VM, in order. VMs do not
+//! wait for each other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::session::{Answers, Host};
 mod mapping;
 mod queues;
 
-/// Mappings that an engine process may need for itself, out of all that Linux
+/// Mappings that an engine process may need for itself, out of those that Linux
 /// allows a process.
 const OWN_MAPPINGS: usize = 2_000;
-/// What Linux allows by default.
+/// Linux's default limit of a process's mappings.
 const DEFAULT_MAPPINGS: usize = 65_530;
-/// What a command answers: values, or one of `answer_status`.
+/// The answer to a command: values, or one of `answer_status`.
 type Outcome = Result<[u64; 7], u32>;
 
-/// Most mappings of a VM. One that would come in more pieces is refused.
+/// The most mappings of a VM. A VM_MAP that would exceed it is refused.
 pub fn max_mappings() -> usize {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_MAPPINGS);
@@ -67,8 +67,8 @@ impl Lane {
         Self { id, host, links, answers, waiters_page, vm: None }
     }
 
-    /// Carries out commands until there are no more, or the session ends. Ends
-    /// the VM with itself.
+    /// Carries out commands until there are no more, or the session ends. The VM
+    /// ends with the lane.
     pub fn run(mut self, commands: &Receiver<(u32, Command)>) {
         let slot = self.id as usize;
         while let Ok((number, command)) = commands.recv() {
@@ -77,7 +77,7 @@ impl Lane {
             }
             let outcome = self.carry_out(&command);
             if self.links.is_closed() {
-                // The driver has reset the device and waits for no answer.
+                // The driver has reset the device and does not wait for an answer.
                 break;
             }
             match outcome {

@@ -2,8 +2,8 @@
 //! The Tally GPU in a process of its own: the hub. It serves the driver of a
 //! virtual machine as a PCI function over vfio-user, or that of its own machine
 //! over the driver's host device. `device/SPEC.md`, chapters 12 to 15 and 17,
-//! says what a driver sees; `device/server/DESIGN.md` how it is done and what is
-//! trusted.
+//! describes the interface for drivers; `device/server/DESIGN.md` describes the
+//! implementation and what it trusts.
 //!
 //! ```text
 //!  VMM ── vfio-user ── pci: registers, configuration space, interrupt
@@ -17,9 +17,10 @@
 //!
 //! Glossary. **Hub**: this process; it runs no code of the guest.
 //! **Session**: the time between ENABLE and RESET. **Lane**: the thread that
-//! carries out the admin commands of one VM. **Engine process**: runs the
-//! queues and kernels of one VM, confined. **Gate**: lets an engine process's
-//! mappings through, or ends it. **Ear**: hears what an engine process says.
+//! carries out the admin commands of one VM. **Engine process**: the confined
+//! process that runs the queues and kernels of one VM. **Gate**: the thread that
+//! allows an engine process's mappings, or ends it. **Ear**: the thread that
+//! receives an engine process's messages.
 
 mod confine;
 mod engine;
@@ -48,11 +49,11 @@ pub struct Settings {
     pub workers: u32,
     /// Threads of each VM that take the place of stuck execution units.
     pub substitutes: u32,
-    /// The time for which a kernel may run on after its queue's destruction began, in ms.
+    /// The time for which a kernel may continue to run after its queue's destruction began, in ms.
     pub reset_ms: u32,
     /// Bytes of NULL memory that all VMs may have together: kernels can fill it.
     pub null_bytes: u64,
-    /// The seed of the adversarial device, if it is to be one.
+    /// The seed of the adversarial device. None: the device is not adversarial.
     pub chaos: Option<u64>,
 }
 
@@ -72,7 +73,7 @@ impl Default for Settings {
     }
 }
 
-/// Bytes of memory that this machine has.
+/// Bytes of this machine's memory.
 fn host_memory() -> u64 {
     // SAFETY: take numbers.
     let [pages, bytes] =
@@ -80,8 +81,8 @@ fn host_memory() -> u64 {
     u64::try_from(pages.saturating_mul(bytes)).unwrap_or(0)
 }
 
-/// Most execution units, and most substitutes.
+/// The most execution units, and the most substitutes.
 pub const MAX_WORKERS: u32 = 128;
-/// Most engines of a class.
+/// The most engines of a class.
 pub const MAX_ENGINES: u32 = 64;
 const _: () = assert!(2 * MAX_ENGINES as usize <= tally_device::MAX_ENGINES);

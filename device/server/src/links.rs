@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engines and queues of a session, and which of them wake which.
+//! The engines and queues of a session, and the wakes between them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use crate::engine::Link;
 use crate::status::Status;
 use crate::waiters::Waiters;
 
-/// What the threads of a session share.
+/// The state that the threads of a session share.
 pub struct Links {
     pub status: Arc<Status>,
     pub waiters: Waiters,
@@ -23,7 +23,7 @@ pub struct Links {
 #[derive(Default)]
 struct Engines {
     links: Vec<Arc<Link>>,
-    /// The session ends: no more of them.
+    /// Set when the session ends: no more engines are added.
     closed: bool,
 }
 
@@ -44,7 +44,7 @@ impl Links {
         self.queues.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A VM's engine is there. False if the session ends.
+    /// Adds the engine of a VM. False if the session is ending.
     pub fn add(&self, link: &Arc<Link>) -> bool {
         let mut engines = self.engines_mut();
         if !engines.closed {
@@ -53,20 +53,20 @@ impl Links {
         !engines.closed
     }
 
-    /// A VM's engine goes, and its queues with it.
+    /// Removes the engine of a VM, and its queues.
     pub fn remove(&self, link: &Arc<Link>) {
         self.engines_mut().links.retain(|it| !Arc::ptr_eq(it, link));
         self.queues().retain(|_, it| !Arc::ptr_eq(it, link));
     }
 
-    /// The session ends: so do all engine processes.
+    /// Ends all engine processes with the session.
     pub fn close(&self) {
         let mut engines = self.engines_mut();
         engines.closed = true;
         engines.links.iter().for_each(|link| link.close());
     }
 
-    /// Whether the session ends.
+    /// Whether the session is ending.
     pub fn is_closed(&self) -> bool {
         self.engines().closed
     }
@@ -82,7 +82,7 @@ impl Links {
         }
     }
 
-    /// Gives the id of a queue of `link` back. False if it is none of its.
+    /// Gives back the id of a queue of `link`. False if `link` has no queue with that id.
     pub fn remove_queue(&self, id: u32, link: &Arc<Link>) -> bool {
         let owned = self.owns(id, link);
         if owned {
@@ -117,8 +117,8 @@ impl Links {
         }
     }
 
-    /// A VM's engine says that it has written a cell of the bucket. It has looked
-    /// at its own queues itself.
+    /// Handles the message of a VM's engine that it has written a cell of the bucket.
+    /// The engine has looked at its own queues itself.
     pub fn signalled(&self, vm: u32, bucket: usize) {
         for link in &self.engines().links {
             if link.vm != vm && link.is_counted(bucket) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine whose driver the device serves, as far as all that is behind the front ends has to know it:
-//! memory that both use, the interrupt, and what a VM's memory is to its engine process.
+//! The machine whose driver the device serves, in the form that the code behind the front ends uses: shared
+//! memory, the interrupt, and a VM's memory for its engine process.
 
 use std::any::Any;
 use std::io;
@@ -15,8 +15,8 @@ use tally_uapi::firmware::{Command, StatusPage, WaitersPage};
 
 /// See the module.
 pub trait Machine: Send + Sync + std::fmt::Debug {
-    /// `count` shared words at an address that the driver named. None if it is not page-aligned, or not
-    /// writable memory in one piece.
+    /// `count` shared words at an address that the driver named. None if it is not page-aligned, or is not
+    /// contiguous writable memory.
     fn words(&self, address: u64, count: usize) -> Option<View<[AtomicU64]>>;
 
     /// Interrupts the driver.
@@ -25,12 +25,12 @@ pub trait Machine: Send + Sync + std::fmt::Debug {
     /// The memory of a new VM. `waiters` is the address of the waiters page.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The memory is not available.
     fn memory(&self, vm: u32, waiters: u64) -> io::Result<Box<dyn VmMemory>>;
 }
 
-/// The memory of a VM: what its engine process maps. It checks the driver's commands, and turns them into
-/// mappings; whether the engine process has made them is not its business.
+/// The memory of a VM, for its engine process to map. It checks the driver's commands and turns them into
+/// mappings; it does not check whether the engine process has made them.
 pub trait VmMemory: Send {
     /// The files that the engine process is given.
     fn files(&self) -> Vec<RawFd>;
@@ -38,7 +38,7 @@ pub trait VmMemory: Send {
     /// Index and offset of the waiters page among them.
     fn waiters(&self) -> (usize, u64);
 
-    /// What is mapped at the start.
+    /// The mappings at the start.
     fn begin(&mut self, window: &Range<u64>) -> Vec<Piece>;
 
     /// VM_MAP of a range of the window.
@@ -47,11 +47,11 @@ pub trait VmMemory: Send {
     /// INVALID, with nothing changed. NO_SPACE: the range has to be unmapped.
     fn map(&mut self, range: &Range<u64>, command: &Command) -> Result<Vec<Piece>, u32>;
 
-    /// What is to be done that nothing is mapped in the range. The pages of what it leaves out are not the
-    /// engine process's any more already.
+    /// The pieces that leave nothing mapped in the range. The engine process has lost all other pages of the
+    /// range already.
     fn unmap(&mut self, range: &Range<u64>) -> Vec<Piece>;
 
-    /// The engine process has carried out what [`Self::unmap`] said, or has ended.
+    /// Called once the engine process has carried out the result of [`Self::unmap`], or has ended.
     fn unmapped(&mut self) {}
 
     /// Whether all of a range is mapped with at least this access.
@@ -68,7 +68,7 @@ unsafe impl SharedPage for StatusPage {}
 // SAFETY: as above.
 unsafe impl SharedPage for WaitersPage {}
 
-/// Memory that the driver uses too, as atomics. Keeps it mapped.
+/// Memory that is shared with the driver, as atomics. Keeps it mapped.
 #[derive(Debug)]
 pub struct View<T: ?Sized> {
     at: NonNull<T>,
@@ -84,7 +84,7 @@ impl View<[AtomicU64]> {
     /// `count` words.
     ///
     /// # Safety
-    /// They are aligned, shared memory as long as `keep` lives.
+    /// They are aligned and shared, and stay mapped as long as `keep` lives.
     pub unsafe fn new(start: NonNull<u8>, count: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { at: NonNull::slice_from_raw_parts(start.cast(), count), keep }
     }

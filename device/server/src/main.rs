@@ -10,7 +10,7 @@ use tally_cli::Parser;
 use tally_cli::gpu::{self, Arguments};
 use tally_gpu::{MAX_ENGINES, MAX_WORKERS, Settings, host, serve};
 
-// The command line refuses what the device would.
+// The command line enforces the device's limits.
 const _: () = assert!(gpu::MAX_ENGINES == MAX_ENGINES && gpu::MAX_WORKERS == MAX_WORKERS);
 
 fn main() -> ExitCode {
@@ -53,11 +53,11 @@ fn settings(arguments: &Arguments) -> Settings {
     }
 }
 
-/// Who has started this program and wants to know when it is ready, as systemd's sd_notify(3) says.
+/// The supervisor that has started this program and waits for its readiness, by systemd's sd_notify(3).
 struct Supervisor(Option<UnixDatagram>);
 
 impl Supervisor {
-    /// Connects to it, if there is one. To be called while the process still may.
+    /// Connects to it, if there is one. Called while the process still has the right to.
     fn find() -> Self {
         let connect = || {
             let name = std::env::var_os("NOTIFY_SOCKET")?;
@@ -74,13 +74,13 @@ impl Supervisor {
 
     fn tell_ready(&self) {
         if let Some(socket) = &self.0 {
-            // It cannot be told that it was not told.
+            // A failure cannot be reported to it.
             let _ = socket.send(b"READY=1");
         }
     }
 }
 
-/// Each VM takes a few descriptors: as many are allowed as the process may allow itself.
+/// Raises the limit of descriptors to the most that the process may have, since each VM takes a few.
 fn allow_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the struct is valid for both calls.

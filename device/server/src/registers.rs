@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The registers that hold something until ENABLE takes it.
+//! The registers that keep their values until ENABLE takes them.
 
 use tally_uapi::regs;
 
-/// What the driver has written.
+/// The values that the driver has written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     pub admin_ring: u64,

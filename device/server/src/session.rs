@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A session, from ENABLE to RESET: the admin ring and what it commands.
+//! A session, from ENABLE to RESET: the admin ring and its commands.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::registers::Registers;
 use crate::status::Status;
 use crate::waiters::Waiters;
 
-/// What outlives sessions.
+/// The state that outlives sessions.
 #[derive(Debug)]
 pub struct Host {
     pub settings: Settings,
@@ -43,10 +43,10 @@ struct Rings {
     entries: u32,
 }
 
-/// The place where answers go.
+/// The destination of answers.
 pub struct Answers {
     rings: Rings,
-    /// For each slot of the answers: whether a command is out whose answer goes there.
+    /// For each slot of the answers: whether a command whose answer belongs there is outstanding.
     out: [AtomicBool; ANSWERS as usize],
     pub status: Arc<Status>,
 }
@@ -67,7 +67,7 @@ impl Answers {
         Command::read_from_bytes(words.as_bytes()).unwrap_or_default()
     }
 
-    /// A command is to be answered in `slot`. False if the one before it has not been yet.
+    /// Notes that a command will be answered in `slot`. False if the previous one there is not answered yet.
     fn begin(&self, slot: usize) -> bool {
         !self.out[slot].swap(true, Ordering::Acquire)
     }
@@ -76,12 +76,12 @@ impl Answers {
     pub fn answer(&self, slot: usize, number: u32, status: u32, values: [u64; 7]) {
         let answer = Answer { values, status, sequence: number.wrapping_add(1) };
         let words: [u64; WORDS] = zerocopy::transmute!(answer);
-        // Before the answer can be seen: the driver may give the next command at once.
+        // Cleared before the answer is visible, since the driver may then give the next command at once.
         self.out[slot].store(false, Ordering::Release);
         let slot = &self.rings.answers[slot * WORDS..(slot + 1) * WORDS];
         for (word, shared) in words.iter().zip(slot) {
-            // Status and sequence are one word, the last: when the driver sees
-            // it, it sees all.
+            // Status and sequence are one word, written last: when the driver
+            // sees it, it sees the whole answer.
             shared.store(*word, Ordering::Release);
         }
         self.status.answered();
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     /// Begins to serve the rings that the registers name. None if they are not
-    /// memory of the driver's, or there is no thread.
+    /// memory of the driver, or no thread can be started.
     pub fn start(host: &Arc<Host>, registers: &Registers) -> Option<Arc<Self>> {
         let entries = registers.admin_entries;
         if !entries.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&entries) {
@@ -129,7 +129,7 @@ impl Session {
             answers: machine.words(registers.admin_answers, ANSWERS as usize * WORDS)?,
             entries,
         };
-        // What an earlier session has left is no answer.
+        // Clears the answers of an earlier session.
         rings.answers.iter().for_each(|word| word.store(0, Ordering::SeqCst));
         let page = |address| machine.words(address, PAGE_SIZE as usize / 8);
         let status = Status::new(page(registers.status_page)?.page()?, Arc::clone(machine));
@@ -159,28 +159,28 @@ impl Session {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rings could not be served any more.
+    /// Whether the rings cannot be served any more.
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
     }
 
-    /// ADMIN_TAIL was written.
+    /// Handles a write to ADMIN_TAIL.
     pub fn publish(&self, tail: u32) {
         self.orders().tail = tail;
         self.bell.notify_one();
     }
 
-    /// KICK was written.
+    /// Handles a write to KICK.
     pub fn kick(&self, queue: u32) {
         self.links.kick(queue);
     }
 
-    /// WAKE was written.
+    /// Handles a write to WAKE.
     pub fn wake(&self, bucket: u32) {
         self.links.wake(bucket);
     }
 
-    /// Ends the session: when this returns, nothing touches the driver's memory.
+    /// Ends the session: when this returns, the device does not touch the driver's memory any more.
     pub fn stop(&self) {
         self.orders().stop = true;
         self.bell.notify_one();
@@ -198,7 +198,7 @@ impl Session {
         let mut next = 0u32;
         while let Some(tail) = self.await_tail(next) {
             if tail.wrapping_sub(next) > self.answers.rings.entries {
-                // More than the ring holds: the driver has lost count.
+                // More commands than the ring holds: the driver has lost count.
                 self.failed.store(true, Ordering::SeqCst);
                 return;
             }
@@ -206,7 +206,7 @@ impl Session {
                 let command = self.answers.command(next);
                 let slot = slot(&command);
                 if !self.answers.begin(slot) {
-                    // Its predecessor's answer would be lost, and commands would pile up here.
+                    // Otherwise the previous command's answer would be lost, and commands would pile up here.
                     self.failed.store(true, Ordering::SeqCst);
                     return;
                 }
@@ -266,7 +266,7 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// Gives a command to the lane of its VM. Else what to answer.
+    /// Gives a command to the lane of its VM. The error is the status to answer.
     fn hand(&mut self, number: u32, command: &Command) -> Result<(), u32> {
         let id = command.vm;
         if !self.lanes.contains_key(&id) {
@@ -276,7 +276,7 @@ impl Lanes<'_> {
             self.open(id).map_err(|_| answer_status::NO_SPACE)?;
         }
         let lane = self.lanes.get(&id).ok_or(answer_status::NO_SPACE)?;
-        // A lane goes on until its commands end.
+        // A lane runs until its channel of commands closes.
         lane.0.send((number, *command)).map_err(|_| answer_status::NO_SPACE)
     }
 

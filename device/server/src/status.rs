@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The status page: why the device interrupts.
+//! The status page, which contains the reasons for the device's interrupts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use tally_uapi::firmware::StatusPage;
 
 use crate::machine::{Machine, View};
 
-/// The status page and the interrupt that goes with it.
+/// The status page and its interrupt.
 #[derive(Debug)]
 pub struct Status {
     page: View<StatusPage>,
@@ -16,7 +16,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Begins with nothing said.
+    /// A cleared status page.
     pub fn new(page: View<StatusPage>, machine: Arc<dyn Machine>) -> Self {
         let words = page.signalled.iter().chain(&page.lost);
         let counts = [&page.answered, &page.interrupts];
@@ -24,7 +24,7 @@ impl Status {
         Self { page, machine }
     }
 
-    /// A cell of the bucket was written while a thread of the driver's slept there.
+    /// Reports that a cell of the bucket was written while a thread of the driver slept there.
     pub fn signalled(&self, bucket: usize) {
         let bit = 1 << (bucket % 64);
         if self.page.signalled[bucket / 64].fetch_or(bit, Ordering::SeqCst) & bit == 0 {
@@ -32,7 +32,7 @@ impl Status {
         }
     }
 
-    /// A VM was lost. `vm` is a valid id.
+    /// Reports that a VM was lost. `vm` is a valid id.
     pub fn lost(&self, vm: u32) {
         let bit = 1 << (vm % 64);
         if self.page.lost[vm as usize / 64].fetch_or(bit, Ordering::SeqCst) & bit == 0 {
@@ -40,7 +40,7 @@ impl Status {
         }
     }
 
-    /// An answer was written.
+    /// Reports that an answer was written.
     pub fn answered(&self) {
         self.page.answered.fetch_add(1, Ordering::SeqCst);
         self.interrupt();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The waiters page: by it sleepers outside of a VM tell its engine process
-//! that a signal is worth telling.
+//! The waiters page, by which waiters outside of a VM tell its engine process
+//! which signals it has to report.
 //!
-//! The driver counts there for its threads, the hub for the queues of
-//! engine processes. Engine processes only read it.
+//! The driver counts its own threads there, and the hub counts the queues of
+//! engine processes. Engine processes only read the page.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::machine::View;
 #[derive(Debug)]
 pub struct Waiters {
     page: View<WaitersPage>,
-    /// Locked while both change, so that a look never takes one of ours for the
-    /// driver's, nor the other way round.
+    /// Locked while both change, so that a look never mistakes one of our counts
+    /// for the driver's, or one of the driver's for ours.
     ours: Mutex<Box<[u32]>>,
 }
 
@@ -31,8 +31,8 @@ impl Waiters {
         self.ours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A VM's queues begin to wait in the bucket. Who is counted reads its cells
-    /// again afterwards: the waiter's half of the handshake.
+    /// Counts a VM's queues that begin to wait in the bucket. They read their cells
+    /// again afterwards, which is the waiter's half of the handshake.
     pub fn enter(&self, bucket: usize) {
         let mut ours = self.ours();
         ours[bucket] += 1;
@@ -40,14 +40,14 @@ impl Waiters {
         fence(Ordering::SeqCst);
     }
 
-    /// They no longer do.
+    /// Ends the count of a VM's queues in the bucket.
     pub fn leave(&self, bucket: usize) {
         let mut ours = self.ours();
         ours[bucket] -= 1;
         self.page.waiters[bucket].fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a thread of the driver's sleeps in the bucket.
+    /// Whether a thread of the driver sleeps in the bucket.
     pub fn driver_sleeps(&self, bucket: usize) -> bool {
         let ours = self.ours();
         self.page.waiters[bucket].load(Ordering::SeqCst) > ours[bucket]

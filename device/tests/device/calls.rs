@@ -65,7 +65,7 @@ fn executions_in_order_count_up_the_recordings_counter() {
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     let counter = cells.cell_va(0);
     cells.cell(0).store(100, Ordering::Relaxed);
-    // The CALL would raise the counter anyway: the other cell shows the base.
+    // The CALL would raise the counter anyway; the other cell shows the base.
     let packets = [
         from_base(counter, 1).into(),
         from_base(cells.cell_va(3), 1).into(),
@@ -114,7 +114,7 @@ fn overlapping_executions_on_many_queues_serialise() {
     let gpu = Gpu::new();
     let cells = Memory::new(4096);
     let counter = cells.cell_va(0);
-    // Not atomic: copies a word out, counts it up by a kernel, copies it back.
+    // Not atomic: copies a word out, increments it in a kernel, copies it back.
     let kernarg = Kernarg::new(&[cells.cell_va(6)]);
     let recording = Recording::new(&[
         copy(ORDERED, cells.cell_va(6), cells.cell_va(5), 8, None).into(),
@@ -152,12 +152,12 @@ fn operands_bind_the_waits_of_one_execution() {
     let status = || gpu.device.query(&queue.handle);
     eventually("parking", || status().state == QueueState::Parked);
     assert_eq!(status().parked, Some((cells.cell_va(3), 5)));
-    // The block has been read: what happens to it now is without effect.
+    // The block has been read, so changing it now has no effect.
     block.write(24, operand(cells.cell_va(4), 1, CellKind::Counter as u8));
     let mut other = gpu.queue();
     other.push(nop(0, Some((cells.cell_va(3), 5))));
     eventually("the first execution", || cells.load(2) == 1);
-    // This time the operand is met already.
+    // This time the operand is already met.
     let mut call = recording.call(ORDERED, cells.cell_va(0), 1, 1, Some((cells.cell_va(2), 2)));
     (call.operand_count, call.operands) = (2, block.va() + 48);
     queue.push(call);
@@ -170,7 +170,7 @@ fn a_call_is_complete_when_all_its_commands_are() {
     let gpu = Gpu::new();
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     let (gate, started) = (cells.cell_va(8), cells.cell_va(7));
-    // Waits for the gate from inside the recording, unordered.
+    // The recording itself waits for the gate, unordered.
     let kernarg = Kernarg::new(&[started, gate]);
     let recording = Recording::new(&[
         dispatch(0, meet, &kernarg, 1, Some((cells.cell_va(1), 1))).into(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adversarial device: what SPEC.md leaves open is really open, and what it
-//! promises still holds.
+//! The adversarial device uses the freedom that SPEC.md leaves, and keeps SPEC.md's
+//! promises.
 
 use tally_device::Config;
 
@@ -10,8 +10,8 @@ fn gpu(seed: u64) -> Gpu {
     Gpu::with(Config { workers: Some(2), chaos: Some(seed), ..Config::default() })
 }
 
-/// What commands of a queue leave behind that write 1 to 8 to one word: the number
-/// of the last one to run.
+/// Runs commands of a queue that write 1 to 8 to one word, and returns the value
+/// that the last one to run has left.
 fn last_of_eight(seed: u64, flags: u8) -> u64 {
     let gpu = gpu(seed);
     let memory = Memory::new(4096);
@@ -42,7 +42,7 @@ fn ordered_commands_keep_their_order() {
 }
 
 /// Nothing is lost, whatever the seed: every command has run when the barrier
-/// behind it signals.
+/// after it signals.
 #[test]
 fn a_barrier_comes_after_all_that_was_held_back() {
     for seed in 0..10 {
@@ -65,7 +65,7 @@ fn a_barrier_comes_after_all_that_was_held_back() {
     }
 }
 
-/// A queue that ends while commands are held back ends all the same.
+/// A queue can be destroyed while its commands are held back.
 #[test]
 fn a_queue_is_destroyed_in_the_middle() {
     for seed in 0..20 {

@@ -40,8 +40,8 @@ unsafe fn wait_for_all(context: *const GroupContext) {
 /// Rounds of [`rounds`].
 const ROUNDS: u64 = 20;
 
-/// Kernel: counts itself in the cell of argument 0 and waits for all, again and again. Who sees that
-/// one was missing, or early, says so in the cell of argument 1.
+/// Kernel: counts itself in the cell of argument 0 and waits for all groups, repeatedly. A group that sees that
+/// another was missing, or early, counts that in the cell of argument 1.
 unsafe extern "C" fn rounds(context: *const GroupContext) {
     // SAFETY: both arguments are cells, and the launch is there as long as the group.
     let (cell, wrong, launch) =
@@ -102,7 +102,7 @@ fn launches_take_turns_and_others_go_on() {
     let gpu = narrow();
     let cells = Memory::new(4096);
     let mut stuck = gpu.queue();
-    // It keeps one unit until the test's end, so of the others only one has room at a time.
+    // It keeps one unit until the test's end, so only one of the other launches has room at a time.
     let forever = Kernarg::new(&[cells.cell_va(8), cells.cell_va(9)]);
     stuck.push(dispatch(COOPERATIVE, meet, &forever, 1, None));
     eventually("the stuck kernel", || cells.load(8) == 1);
@@ -120,7 +120,7 @@ fn launches_take_turns_and_others_go_on() {
     cells.cell(9).store(1, Ordering::Release);
 }
 
-/// Kernel: draws a number from the cell of argument 0; the cell of argument 1 keeps the launch's first.
+/// Kernel: draws a number from the cell of argument 0; the cell of argument 1 keeps the launch's lowest.
 unsafe extern "C" fn draw(context: *const GroupContext) {
     // SAFETY: both arguments are cells.
     let (next, own) = unsafe { (cell_arg(context, 0), cell_arg(context, 1)) };
@@ -133,12 +133,12 @@ fn launches_that_wait_for_units_start_in_their_order() {
     let gpu = narrow();
     let cells = Memory::new(4096);
     let mut first = gpu.queue();
-    // Half of the units, until all have come that wait.
+    // It keeps half of the units until all waiting launches have arrived.
     let held = Kernarg::new(&[cells.cell_va(8), cells.cell_va(9)]);
     first.push(dispatch(COOPERATIVE, meet, &held, 16, None));
     eventually("the first launch", || cells.load(8) == 1);
-    // Every other one has room beside the first. No two that follow each other have: a group of the
-    // former has to end, and so to draw, before the latter begins.
+    // Every second launch has room beside the first. Two successive ones never have room together: a group
+    // of the former has to end, and so to draw, before the latter begins.
     let groups = [32, 2, 31, 3, 32, 1];
     let mut waiting = Vec::new();
     for (i, groups) in groups.into_iter().enumerate() {
@@ -220,7 +220,7 @@ fn a_queue_whose_launch_waits_for_units_can_be_destroyed() {
     assert!(!gpu.vm.is_lost());
 }
 
-/// Kernel: the first group touches what is not mapped, the others wait for it at the barrier.
+/// Kernel: the first group touches unmapped memory, and the others wait for it at the barrier.
 unsafe extern "C" fn one_faults(context: *const GroupContext) {
     // SAFETY: argument 0 is a cell, and the launch is there as long as the group.
     let (cell, launch) = unsafe { (cell_arg(context, 0), &*(*context).launch) };
@@ -229,7 +229,7 @@ unsafe extern "C" fn one_faults(context: *const GroupContext) {
         while cell.load(Ordering::Acquire) + 1 < launch.num_groups[0].into() {
             std::hint::spin_loop();
         }
-        // SAFETY: it faults, which is what the test is about.
+        // SAFETY: it faults, which this test needs.
         unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(1) };
     }
     cell.fetch_add(1, Ordering::AcqRel);

@@ -10,8 +10,8 @@ use tally_uapi::packet::{Packet, Region, flag, opcode};
 
 use crate::support::*;
 
-/// Runs a good NOP, then the packet; returns the fault, after checking what
-/// every fault has in common.
+/// Runs a valid NOP, then the packet. Checks the properties that all faults
+/// have in common, and returns the fault.
 fn fault_of(packet: impl Into<Packet>) -> Fault {
     let gpu = Gpu::new();
     let other_vm = gpu.device.create_vm(VmId(2));
@@ -29,7 +29,7 @@ fn fault_of(packet: impl Into<Packet>) -> Fault {
     eventually("stopping", || gpu.device.query(&queue.handle).state == QueueState::Stopped);
     let status = gpu.device.query(&queue.handle);
     assert_eq!(status.fault, Some(fault));
-    // A command whose work has started has given its slot back.
+    // A command whose work has started has released its slot.
     assert!((1..=2).contains(&status.head), "{status:?}");
     assert_eq!(fault.packet, 1);
     assert!(gpu.vm.is_lost() && !other_vm.is_lost());
@@ -39,7 +39,7 @@ fn fault_of(packet: impl Into<Packet>) -> Fault {
     // The parked queue of the VM is stopped, without a fault of its own.
     let status = gpu.device.query(&parked.handle);
     assert_eq!((status.state, status.fault), (QueueState::Stopped, None));
-    // Another VM goes on, and its signal wakes no queue of the lost one.
+    // Another VM continues, and its signal wakes no queue of the lost one.
     let mut good = gpu.queue_on(&other_vm, EngineClass::Compute, 0, Priority::Normal);
     good.push(nop(ORDERED, Some((cells.cell_va(3), 1))));
     eventually("the other VM", || cells.load(3) == 1);
@@ -52,7 +52,7 @@ fn kind_of(packet: impl Into<Packet>) -> FaultKind {
     fault_of(packet).kind
 }
 
-/// Memory without access. Not unmapped: another test's memory could come there.
+/// Memory without access. It is not unmapped, since another test's memory could be mapped there.
 fn unmapped() -> u64 {
     let memory = Memory::new(4096);
     memory.protect(libc::PROT_NONE);
@@ -147,7 +147,7 @@ fn copies_and_fills_of_nowhere_are_page_faults() {
 }
 
 /// SPEC.md, chapter 9: "The work of that packet may be partly done; its post-sync operation is not done."
-/// As short commands and as long ones.
+/// Tested with short commands and with long ones.
 #[test]
 fn a_copy_or_fill_that_runs_into_nowhere_is_a_page_fault_there() {
     let room = 4 << 20;
@@ -164,7 +164,7 @@ fn a_copy_or_fill_that_runs_into_nowhere_is_a_page_fault_there() {
             fill(ORDERED, start, bytes, &[7], signal).into(),
             fill(ORDERED, start, bytes, &[7, 8], signal).into(),
         ] {
-            // Whichever byte beyond the end was touched first.
+            // The fault names the byte beyond the end that was touched first.
             let touched = stray(fault_of(packet));
             assert!((end..start + bytes).contains(&touched), "{bytes}: {touched:#x}, end {end:#x}");
             assert_eq!(cells.load(0), 0, "{bytes}: what faulted signals nothing");
@@ -200,7 +200,7 @@ fn a_link_to_nowhere_faults_at_the_next_packet() {
     let nowhere = unmapped();
     queue.write(link(nowhere, 16));
     queue.moved(nowhere, 16);
-    // What lies there cannot be written; publish one packet more than there is.
+    // The new ring cannot be written, so this publishes a packet without writing it.
     let tail = queue.tail() + 1;
     if queue.control().publish(tail) {
         gpu.device.kick(&queue.handle);
@@ -221,19 +221,19 @@ fn a_ring_that_goes_away_is_a_page_fault_not_a_crash() {
 
 /// Kernel: writes to the address in argument 0.
 unsafe extern "C" fn write_to(context: *const GroupContext) {
-    // SAFETY: none: that is the point.
+    // SAFETY: none, since the kernel has to fault.
     unsafe { std::arch::asm!("mov qword ptr [{}], 1", in(reg) arg(context, 0)) };
 }
 
-/// Kernel: an instruction that there is not.
+/// Kernel: executes an undefined instruction.
 unsafe extern "C" fn undefined(_context: *const GroupContext) {
-    // SAFETY: none: that is the point.
+    // SAFETY: none, since the kernel has to fault.
     unsafe { std::arch::asm!("ud2") };
 }
 
 /// Kernel: divides by zero.
 unsafe extern "C" fn divide(_context: *const GroupContext) {
-    // SAFETY: none: that is the point.
+    // SAFETY: none, since the kernel has to fault.
     unsafe {
         std::arch::asm!("xor edx, edx", "xor ecx, ecx", "div ecx",
             out("eax") _, out("ecx") _, out("edx") _);
@@ -295,7 +295,7 @@ fn every_opcode_with_random_bodies_faults_or_runs_but_never_crashes() {
         random ^= random << 17;
         random
     };
-    // Commands that begin in their memory may end behind it.
+    // Commands that begin in their memory may end beyond it.
     let (memory, args, zeroes) = (Memory::apart(1 << 17), Memory::apart(4096), Memory::apart(4096));
     zeroes.protect(libc::PROT_READ);
     for _ in 0..150 {
@@ -315,7 +315,7 @@ fn every_opcode_with_random_bodies_faults_or_runs_but_never_crashes() {
                     _ => args.va() + next() % 4096,
                 };
             }
-            // Sizes stay small: a long copy would run over the test's own memory.
+            // Sizes stay small, since a long copy would overwrite the test's own memory.
             match packet.header.opcode {
                 opcode::COPY => packet.body[2] = next() % 4096,
                 opcode::FILL => packet.body[1] = next() % 4096,

@@ -11,11 +11,11 @@ use tally_uapi::packet::{self, opcode};
 
 use crate::support::*;
 
-/// How long a helping thread looks for something to do.
+/// Time for which a helping thread looks for something to do.
 const LIMIT: Duration = SOON;
 
-/// Kernel: writes which thread runs it to the cell of argument 0. In the thread that the cell of
-/// argument 1 names it stays; in the one that the cell of argument 2 names it faults.
+/// Kernel: writes the id of the thread that runs it to the cell of argument 0. In the thread that the cell of
+/// argument 1 names it does not end; in the one that the cell of argument 2 names it faults.
 unsafe extern "C" fn obey(context: *const GroupContext) {
     // SAFETY: all three arguments are cells.
     let [thread, stays, faults] = unsafe { [0, 1, 2].map(|i| cell_arg(context, i)) };
@@ -25,7 +25,7 @@ unsafe extern "C" fn obey(context: *const GroupContext) {
         std::hint::spin_loop();
     }
     if faults.load(Ordering::Relaxed) == tid {
-        // SAFETY: none: the kernel is there to fault.
+        // SAFETY: none, since the kernel has to fault.
         unsafe { (8 as *mut u32).write_volatile(1) };
     }
 }
@@ -35,8 +35,8 @@ fn own_tid() -> u64 {
     (unsafe { libc::gettid() }) as u64
 }
 
-/// A device whose only worker is held by a kernel that does not end, on an engine of its own, until
-/// the cell 1 of what this returns is set.
+/// Occupies a device's only worker with a kernel, on an engine of its own, that does not end until cell 1 of
+/// the returned memory is set.
 fn held(gpu: &Gpu) -> (TestQueue<'_>, Memory, Kernarg) {
     let cells = Memory::new(4096);
     let kernarg = Kernarg::new(&[cells.cell_va(0), cells.cell_va(1)]);
@@ -46,7 +46,7 @@ fn held(gpu: &Gpu) -> (TestQueue<'_>, Memory, Kernarg) {
     (queue, cells, kernarg)
 }
 
-/// Neither watch nor substitutes help within the test.
+/// A device with one worker and no substitutes.
 fn one_worker() -> Config {
     Config { workers: Some(1), substitutes: Some(0), compute_engines: 2, ..Config::default() }
 }
@@ -54,7 +54,7 @@ fn one_worker() -> Config {
 /// A queue for [`obey`].
 struct Obedient<'a> {
     queue: TestQueue<'a>,
-    /// 0: counter; 1 to 3: as the kernel's arguments.
+    /// Cell 0: the counter; cells 1 to 3: the kernel's arguments.
     cells: Memory,
     kernarg: Kernarg,
     value: u64,
@@ -81,13 +81,13 @@ impl<'a> Obedient<'a> {
         eventually("the command", || self.cells.load(0) == self.value);
     }
 
-    /// Has the kernel run on a worker, so that it is known to be short, then on the calling thread
-    /// while the worker is held. On a busy machine it may seem long: then it is tried again.
+    /// Runs the kernel on a worker, so that it is known to be short, then on the calling thread while the worker
+    /// is held. On a busy machine it may seem long: then this tries again.
     fn help_until(&mut self, done: impl Fn(&Self, Option<bool>) -> bool) {
         self.help_pushed_until(|it| it.push(1), done);
     }
 
-    /// Does the same as [`Self::help_until`] for the packets that `push` publishes, whose end raises the counter by one.
+    /// Like [`Self::help_until`], for the packets that `push` publishes, whose end raises the counter by one.
     fn help_pushed_until(
         &mut self,
         mut push: impl FnMut(&mut Self),
@@ -145,8 +145,8 @@ fn a_thread_that_waits_for_a_kernel_runs_it_however_long_it_takes() {
     );
 }
 
-/// Kernel: counts the threads that have come to it, by the names in the cells from argument 0 on, and
-/// the groups in that of argument 1. Stays until two have come.
+/// Kernel: enters the thread that runs it into the cells from argument 0 on, and counts the groups in the cell of
+/// argument 1. Does not end until two threads have entered.
 unsafe extern "C" fn gather(context: *const GroupContext) {
     // SAFETY: argument 0 is the first of `SEEN` cells, argument 1 a cell.
     let (seen, groups) = unsafe { (arg(context, 0), cell_arg(context, 1)) };
@@ -163,7 +163,7 @@ unsafe extern "C" fn gather(context: *const GroupContext) {
     while seen(1).load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
-    // A kernel that is known to be quick would be left to one thread.
+    // A kernel that is known to be short would be left to one thread.
     let until = Instant::now() + Duration::from_micros(20);
     while Instant::now() < until {}
     groups.fetch_add(1, Ordering::Relaxed);
@@ -171,8 +171,8 @@ unsafe extern "C" fn gather(context: *const GroupContext) {
 
 const SEEN: usize = 64;
 
-/// "The workers join it": a device of two workers has two threads at a kernel that a host thread waits
-/// for, and where that thread streams it, it is one of them.
+/// "The workers join it": on a device with two workers two threads run a kernel that a host thread waits for,
+/// and if that thread streams it, it is one of them.
 #[test]
 fn a_kernel_that_a_thread_waits_for_is_run_by_that_thread_and_a_worker() {
     const GROUPS: u64 = 64;
@@ -186,7 +186,7 @@ fn a_kernel_that_a_thread_waits_for_is_run_by_that_thread_and_a_worker() {
         queue.push(dispatch(ORDERED, gather, &kernarg, GROUPS as u32, signal));
         let met = gpu.device.help(cells.cell_va(0), value, LIMIT);
         assert_eq!((met, cells.load(1)), (Some(true), GROUPS));
-        // A worker may have come first, and another second.
+        // Two workers may have been the first.
         if seen().any(|tid| tid == own_tid()) {
             return;
         }
@@ -200,7 +200,7 @@ fn a_kernel_that_a_thread_waits_for_is_run_by_that_thread_and_a_worker() {
 fn a_kernel_that_waits_for_the_helping_thread_is_left_to_the_workers() {
     let gpu = Gpu::with(one_worker());
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
-    // 0: counter; 1 and 2: as the kernel's arguments; 3: what the thread waits for.
+    // Cell 0: the counter; 1 and 2: the kernel's arguments; 3: the cell that the thread waits for.
     let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
     let (go_on, awaited) = (cells.cell(2), cells.cell(3));
     let mut value = 0;
@@ -242,7 +242,7 @@ fn a_kernel_that_waits_for_the_helping_thread_is_left_to_the_workers() {
     }
 }
 
-/// The other ways in which the end of a kernel is what a thread waits for.
+/// The other ways in which a thread waits for the end of a kernel.
 #[test]
 fn a_kernel_whose_end_another_packet_tells_is_one_for_helping_threads() {
     let gpu = Gpu::with(one_worker());
@@ -271,21 +271,21 @@ fn a_kernel_whose_end_another_packet_tells_is_one_for_helping_threads() {
                 it.value += 1;
                 let signal = Some((counter, it.value));
                 match way {
-                    // The kernel signals a regular event, what follows the counter.
+                    // The kernel signals a regular event, and the next packet signals the counter.
                     0 => {
                         it.queue.write(dispatch(ORDERED, obey, &it.kernarg, 1, Some((event, 1))));
                         it.queue.write(nop(ORDERED, signal));
                     }
-                    // It is all of a recording, whose counter is waited for, ...
+                    // The kernel is a whole recording, and the thread waits for the recording's counter, ...
                     1 => it.queue.write(call(it, 1, counter, None)),
-                    // ... or what the CALL signals, ...
+                    // ... or for the signal of the CALL, ...
                     2 | 3 => {
                         let mut call = call(it, 0, list, signal.filter(|_| way == 2));
                         call.base = executions;
                         call.header.param = 1;
                         executions += 1;
                         it.queue.write(call);
-                        // ... or what comes after it.
+                        // ... or for the signal of the packet after it.
                         if way == 3 {
                             it.queue.write(nop(ORDERED, signal));
                         }
@@ -338,7 +338,7 @@ fn a_fault_on_a_helping_thread_loses_the_vm_and_the_thread_goes_on() {
     let gpu = Gpu::with(one_worker());
     let mut it = Obedient::new(&gpu);
     it.cells.cell(3).store(own_tid(), Ordering::Relaxed);
-    // What a careful program may have set for its own thread.
+    // Settings that a program may have made for its own thread.
     const FLUSH_TO_ZERO: u32 = 1 << 15;
     let mask = block(libc::SIGSEGV);
     set_float_control(0x1f80 | FLUSH_TO_ZERO);
@@ -427,7 +427,7 @@ fn helping_threads_and_workers_share_many_queues() {
     }
 }
 
-/// Blocks a signal in this thread; the mask before.
+/// Blocks a signal in this thread. Returns the previous mask.
 fn block(signal: i32) -> libc::sigset_t {
     // SAFETY: the sets are filled before they are read.
     unsafe {
@@ -475,7 +475,7 @@ fn a_helping_thread_leaves_a_large_copy_when_its_own_wait_is_met() {
     let (cells, last) = (Memory::new(4096), size / 8 - 1);
     let (mut rounds, until) = (0, Instant::now() + SOON);
     for value in 1.. {
-        // Pages that are not there yet make the copy last.
+        // Pages that are not allocated yet make the copy last longer.
         to.discard();
         queue.push(fill(ORDERED, from.va(), size as u64, &[7], Some((cells.cell_va(0), value))));
         eventually("the fill", || cells.load(0) == value);
@@ -487,7 +487,7 @@ fn a_helping_thread_leaves_a_large_copy_when_its_own_wait_is_met() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 eventually("the first bytes", || to.load(0) != 0);
-                // By then the watchdog has found the worker stuck, and nothing else for a substitute to do.
+                // By then the watchdog has found the worker stuck, and there is no other task for a substitute.
                 let rest = Duration::from_millis(20).saturating_sub(held_for.elapsed());
                 std::thread::sleep(rest);
                 awaited.store(1, Ordering::Release);
@@ -495,7 +495,7 @@ fn a_helping_thread_leaves_a_large_copy_when_its_own_wait_is_met() {
             assert_eq!(gpu.device.help(cells.cell_va(1), 1, LIMIT), Some(true));
         });
         let left = to.load(last) == 0;
-        // A substitute ends it: the worker cannot.
+        // A substitute completes it, since the worker cannot.
         eventually("the rest", || to.load(last) != 0);
         gate.cell(1).store(1, Ordering::Release);
         rounds += u32::from(left);
@@ -506,8 +506,8 @@ fn a_helping_thread_leaves_a_large_copy_when_its_own_wait_is_met() {
     }
 }
 
-/// A deferred wake is made up for at the watchdog's next tick at the latest
-/// (`src/sched/habit.rs`), and at once when the host asks otherwise.
+/// A deferred wake is made at the watchdog's next tick at the latest
+/// (`src/sched/elision.rs`), and at once when the host asks without helping.
 #[test]
 fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
     let gpu = Gpu::new();
@@ -525,7 +525,7 @@ fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
                 panic!("the device has no other owner");
             }
         }
-        // At once, or after a while of rest, in which watch and workers fall asleep.
+        // At once, or after a rest in which the watchdog and the workers fall asleep.
         std::thread::sleep(Duration::from_millis([0, 1, 4, 40][round % 4]));
         let value = push();
         if round % 3 == 0 {
@@ -535,7 +535,7 @@ fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
     }
 }
 
-/// A STAMP before the next command says nothing of whether that may run beside this one.
+/// A STAMP before the next command does not decide whether that command may run beside this one.
 #[test]
 fn a_helping_thread_runs_ordered_kernels_whose_times_are_wanted() {
     let gpu = Gpu::with(one_worker());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the device as a driver sees it: rings, cells, kernels.
+//! Tests of the device's interface for drivers: rings, cells, kernels.
 #![cfg(not(loom))]
 
 mod calls;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each packet does what SPEC.md, chapters 3 to 5, 7 and 11, says.
+//! Each packet behaves as SPEC.md, chapters 3 to 5, 7 and 11, specifies.
 
 use std::sync::atomic::Ordering;
 
@@ -41,7 +41,7 @@ fn post_sync_adds_and_writes_the_clock() {
     eventually("the clock", || cells.load(1) != 0);
     assert_eq!(cells.load(0), 42);
     assert!((before..=gpu.device.clock_pair().1).contains(&cells.load(1)));
-    // Behind another signal of the same cell, published with it.
+    // After another signal of the same cell, published with it.
     clock.post.address = cells.cell_va(0);
     queue.write(add);
     queue.write(clock);
@@ -98,8 +98,8 @@ fn a_large_copy_copies_whatever_its_alignment_and_no_more() {
     }
 }
 
-/// SPEC.md, chapter 5: "**COPY** copies like memmove and reads the source when it runs." A copy or fill is run in one of several
-/// ways, by its size; each does what was asked and touches nothing else.
+/// SPEC.md, chapter 5: "**COPY** copies like memmove and reads the source when it runs." The device has several
+/// ways of running copies and fills, chosen by size; each is exact and touches no other bytes.
 #[test]
 fn copies_and_fills_of_sizes_about_each_way_to_run_them_are_exact() {
     let gpu = Gpu::new();
@@ -122,7 +122,7 @@ fn copies_and_fills_of_sizes_about_each_way_to_run_them_are_exact() {
             assert!(to.bytes(dst, bytes) == from.bytes(src, bytes), "{bytes}: {src} to {dst}");
             let others = [to.bytes(0, dst), to.bytes(dst + bytes, 64)].concat();
             assert!(others.iter().all(|&byte| byte == 0), "{bytes} and no more");
-            // Onto itself a little further on.
+            // A copy onto itself, a few bytes further on.
             let signal = Some((cells.cell_va(0), value));
             let expected = to.bytes(dst, bytes);
             queue.push(copy(ORDERED, to_va + 5, to_va, bytes as u64, signal));
@@ -147,7 +147,7 @@ fn the_producer_learns_which_slots_it_may_use() {
         queue.write(nop(ORDERED, Some((cells.cell_va(0), value))));
     }
     queue.write(wait_for(cells.cell_va(1), 1));
-    // It says where it is, and ends when it is told to.
+    // The kernel reports that it runs, and ends when it is told to.
     let kernarg = Kernarg::new(&[cells.cell_va(2), cells.cell_va(3)]);
     for _ in 0..10 {
         queue.write(nop(ORDERED, None));
@@ -164,7 +164,7 @@ fn the_producer_learns_which_slots_it_may_use() {
     cells.cell(3).store(1, Ordering::Release);
     eventually("rest", || queue.control().asleep.load(Ordering::Acquire) == 1);
     assert_eq!(head(), 32, "exact when it sleeps");
-    // A queue may sleep while its last command is in flight: another worker took the stream of a stuck one.
+    // A queue may sleep while its last command is in flight, if another worker took the stream from a stuck one.
     eventually("the kernel's signal", || cells.load(0) == 99);
 }
 
@@ -225,8 +225,8 @@ fn a_fill_repeats_its_pattern_and_cuts_the_last() {
     }
 }
 
-/// SPEC.md, chapter 5: a FILL repeats the pattern from the first byte on, wherever that is. Large ones
-/// are written past the caches, line by line.
+/// SPEC.md, chapter 5: a FILL repeats the pattern from the first byte on, at any address. Large fills bypass the
+/// caches, line by line.
 #[test]
 fn a_fill_keeps_its_pattern_at_any_address_and_size() {
     let gpu = Gpu::new();
@@ -261,7 +261,7 @@ fn a_fill_keeps_its_pattern_at_any_address_and_size() {
     }
 }
 
-/// SPEC.md, chapter 3: short commands keep their order and their signals, also in a recording and at a
+/// SPEC.md, chapter 3: short commands keep their order and their signals, even in a recording and at a
 /// fault.
 #[test]
 fn short_commands_run_one_after_the_other_up_to_a_fault() {
@@ -283,7 +283,8 @@ fn short_commands_run_one_after_the_other_up_to_a_fault() {
     assert_eq!(cells.load(0), 1000, "what faulted signals nothing");
 }
 
-/// The same where they are all there at once, in a ring that goes round and behind each of the first packets.
+/// The same for packets that are all published at once, in a ring that wraps around, with the fault at each of
+/// the first packets.
 #[test]
 fn a_fault_among_published_short_commands_names_its_packet() {
     for bad in 0..40 {
@@ -291,7 +292,7 @@ fn a_fault_among_published_short_commands_names_its_packet() {
         let (mut queue, memory, cells) = (gpu.queue(), Memory::new(4096), Memory::new(4096));
         for i in 0..50 {
             let to = if i == bad { 8 } else { memory.va() + i * 8 };
-            // Some end what runs at once: large, or with a signal elsewhere.
+            // Some packets end the series of inline commands: large ones, or those with a signal elsewhere.
             match i % 13 {
                 11 => queue.write(nop(ORDERED, Some((cells.cell_va(1), i)))),
                 7 => queue.write(wait_for(cells.cell_va(0), i)),
@@ -335,10 +336,10 @@ fn a_dispatch_runs_every_group_once() {
     }
 }
 
-/// Kernel: writes what it was told about its launch and its group.
+/// Kernel: writes the description of its launch and group that it was given.
 unsafe extern "C" fn describe(context: *const GroupContext) {
-    // SAFETY: the device hands a valid context; argument 0 is room for a
-    // record of 16 words a group.
+    // SAFETY: the device passes a valid context; argument 0 has room for a
+    // record of 16 words per group.
     unsafe {
         let (context, launch) = (&*context, &*(*context).launch);
         let [x, y, z] = context.group.map(u64::from);
@@ -363,9 +364,9 @@ unsafe extern "C" fn describe(context: *const GroupContext) {
     }
 }
 
-/// Kernel: leaves the floating-point control other than it found it.
+/// Kernel: returns with a changed floating-point control.
 unsafe extern "C" fn spoil_float_control(_context: *const GroupContext) {
-    // SAFETY: none: a kernel that breaks the calling convention.
+    // SAFETY: none, since the kernel has to break the calling convention.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &0x9fc0_u32) };
 }
 
@@ -375,7 +376,7 @@ fn a_group_learns_its_launch_and_what_lies_beyond_is_not_run() {
     let (mut queue, cells, records) = (gpu.queue(), Memory::new(4096), Memory::new(1 << 16));
     let args = KernargHeader {
         global_offset: [5, 0, 0],
-        // The third group in x lies wholly beyond.
+        // The third group in x is entirely beyond the global size.
         global_size: [13, 0, 0],
         reserved: [0; 2],
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Order, overlap, priorities, substitutes, the end of queues (SPEC.md,
+//! Order, overlap, priorities, substitutes, and the end of queues (SPEC.md,
 //! chapters 4 and 10).
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn two_unordered_kernels_of_a_queue_may_wait_for_each_other() {
 fn a_kernel_that_arrives_while_another_runs_overlaps_it() {
     let gpu = Gpu::with(Config { workers: Some(1), ..Config::default() });
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
-    // At once, and after so long a rest that all of the device's threads sleep.
+    // At once, and after a rest that is long enough for all of the device's threads to sleep.
     for (round, rest) in [(0, 0), (1, 200), (2, 0), (3, 200)] {
         std::thread::sleep(Duration::from_millis(rest));
         let (a, b) = (cells.cell_va(10 + 2 * round), cells.cell_va(11 + 2 * round));
@@ -45,7 +45,7 @@ fn a_kernel_that_arrives_while_another_runs_overlaps_it() {
         let done = |i| Some((cells.cell_va(i), round as u64 + 1));
         queue.push(dispatch(0, meet, &first, 1, done(0)));
         eventually("the first kernel", || cells.load(10 + 2 * round) == 1);
-        // The queue is not asleep: it comes without a KICK.
+        // The queue is not asleep, so the packet needs no KICK.
         queue.push(dispatch(0, meet, &second, 1, done(1)));
         eventually("both kernels", || {
             cells.load(0) == round as u64 + 1 && cells.load(1) == round as u64 + 1
@@ -53,8 +53,8 @@ fn a_kernel_that_arrives_while_another_runs_overlaps_it() {
     }
 }
 
-/// The end of a device interrupts what its own threads do, and not what another device does on threads
-/// that have come in the place of those that ended first.
+/// The end of a device interrupts the kernels of its own threads, and not those of another device on threads
+/// that have taken the places of threads that ended first.
 #[test]
 fn a_device_that_ends_interrupts_no_other() {
     let first = Gpu::with(Config { workers: Some(4), ..Config::default() });
@@ -153,7 +153,7 @@ fn an_endless_kernel_is_aborted_and_its_vm_lost() {
 
 #[test]
 fn destroying_a_queue_completes_what_runs_and_drops_the_rest() {
-    // Longer than any machine keeps a thread from its processor.
+    // The reset time is longer than any machine keeps a thread from its processor.
     let gpu = Gpu::with(Config { reset_time: Duration::from_secs(60), ..Config::default() });
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
@@ -163,7 +163,7 @@ fn destroying_a_queue_completes_what_runs_and_drops_the_rest() {
     eventually("the kernel", || cells.load(1) == 1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // No packet is taken any more, and what runs still does.
+            // No packet is taken any more, but the kernel still runs.
             let state = || gpu.device.query(&queue.handle).state;
             eventually("the end has begun", || state() == QueueState::Stopped);
             cells.cell(2).store(1, Ordering::Release);
@@ -214,7 +214,8 @@ fn a_device_with_an_endless_kernel_can_be_dropped() {
 fn a_higher_priority_runs_first_and_equals_take_turns() {
     let gpu = Gpu::with(Config {
         workers: Some(1),
-        // A thread that loses its processor would seem stuck, and another go on with the next queue.
+        // With substitutes, a thread that loses its processor would seem stuck, and another would take the next
+        // queue.
         substitutes: Some(0),
         compute_engines: 1,
         ..Config::default()
@@ -226,7 +227,7 @@ fn a_higher_priority_runs_first_and_equals_take_turns() {
         .into_iter()
         .map(|priority| gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, priority))
         .collect();
-    // All wait for one cell; the first to look finds all met.
+    // All wait for one cell; the first look finds all waits met.
     for (i, queue) in queues.iter_mut().enumerate() {
         trace.record(queue, i as u64);
         queue.write(wait_for(cells.cell_va(0), 1));
@@ -250,7 +251,7 @@ fn a_busy_queue_leaves_its_engine_to_an_equal() {
     const CALLS: u64 = 40;
     let gpu = Gpu::with(Config { workers: Some(1), compute_engines: 1, ..Config::default() });
     let (mut busy, mut other, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
-    // All zero: NOPs, which are never short of the next.
+    // All zero, which are NOPs, so that the next packet is always published.
     let recording = Memory::new(PACKETS as usize * 64);
     for n in 0..CALLS {
         busy.write(packet::Call {
@@ -264,8 +265,8 @@ fn a_busy_queue_leaves_its_engine_to_an_equal() {
             post: packet::PostSync::default(),
         });
     }
-    // It becomes runnable when the stream has run for a while, and notes itself how far that is: this
-    // thread may do so much later.
+    // It becomes runnable when the stream has run for a while, and records itself how far the stream is, since
+    // this thread may do so much later.
     other.write(wait_for(cells.cell_va(1), 1));
     other.write(copy(ORDERED, cells.cell_va(2), cells.cell_va(1), 8, None));
     other.write(nop(ORDERED, Some((cells.cell_va(0), 1))));
@@ -314,7 +315,7 @@ unsafe extern "C" fn slow(context: *const GroupContext) {
 }
 
 /// Chapter 10: a command "that is half done at that time, and that no execution unit will resume, is
-/// aborted, too": the queue's end does not wait for those of others.
+/// aborted, too": the queue's end does not wait for the commands of other queues.
 #[test]
 fn half_done_work_that_nobody_comes_back_to_is_aborted() {
     const GROUPS: u32 = 1 << 20;
@@ -330,7 +331,7 @@ fn half_done_work_that_nobody_comes_back_to_is_aborted() {
     let counted = Kernarg::new(&[cells.cell_va(1)]);
     left.push(dispatch(ORDERED, slow, &counted, GROUPS, Some((cells.cell_va(0), 1))));
     eventually("the launch", || cells.load(1) != 0);
-    // They keep both threads, which leave the launch for them.
+    // These kernels keep both threads, which leave the launch for them.
     let mut stuck = Vec::new();
     for i in 0..2 {
         let mut queue = gpu.queue_on(&others, EngineClass::Compute, 1 + i, Priority::Normal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device in an application's process: its signal handlers claim its own
-//! threads only. Each case runs in a child, because it changes or ends it.
+//! The device in an application's process: its signal handlers claim only signals of
+//! its own threads. Each case runs in a child, because it changes or ends the process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -20,7 +20,7 @@ fn run(case: &str) -> ExitStatus {
         .status
 }
 
-/// Not a test of its own: what the children of the others run.
+/// The code that the children of the other tests run; not a test of its own.
 #[test]
 fn child() {
     match std::env::var(CASE).as_deref() {

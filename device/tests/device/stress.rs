@@ -10,7 +10,7 @@ use tally_uapi::packet::Packet;
 
 use crate::support::*;
 
-/// xorshift64: enough to mix things up, and the same every time.
+/// xorshift64: random enough here, and reproducible.
 struct Random(u64);
 
 impl Random {
@@ -24,8 +24,8 @@ impl Random {
 
 const PRIORITIES: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 
-/// Queues that wait for what was decided earlier, on any of them: whatever the
-/// order in which they run, all of it can be reached.
+/// Queues whose waits refer to signals that were planned earlier, on any queue, so
+/// that all of them complete in whatever order the queues run.
 fn mesh(seed: u64, workers: usize) {
     const QUEUES: usize = 12;
     const COMMANDS: u64 = 3000;
@@ -92,7 +92,7 @@ fn a_mesh_runs_also_on_one_worker() {
     }
 }
 
-/// The device falls asleep about 10 µs after its last packet. The next one comes
+/// The device falls asleep about 10 µs after its last packet. The next one arrives
 /// around that time, at every possible moment of the handshake.
 #[test]
 fn a_packet_that_comes_as_the_device_falls_asleep_is_not_lost() {
@@ -101,7 +101,7 @@ fn a_packet_that_comes_as_the_device_falls_asleep_is_not_lost() {
     let mut random = Random(99);
     let enough = Instant::now() + Duration::from_secs(20);
     for value in 1..=30_000 {
-        // A round takes 20 µs, or a time slice of whoever has the processor.
+        // A round takes 20 µs, or a time slice of another thread that has the processor.
         if Instant::now() >= enough {
             break;
         }

@@ -15,7 +15,7 @@ use tally_uapi::packet::{self, Header, Packet, PostSync, WaitEntry, flag, opcode
 use tally_uapi::queue::QueueControl;
 use tally_uapi::trace::{TraceBuffer, TraceRecord};
 
-/// How long a test waits for what must happen.
+/// Time for which a test waits for an event that must happen.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// Waits until `done` holds; panics with `what` if it does not.
@@ -27,8 +27,8 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Zeroed page-aligned memory that packets may name. Never unmapped: the tests'
-/// device may outlive what a failing test drops.
+/// Zeroed page-aligned memory that packets may name. It is never unmapped, since
+/// the device may outlive the values that a failing test drops.
 pub struct Memory {
     start: *mut u8,
     bytes: usize,
@@ -57,8 +57,8 @@ impl Memory {
         Self { start: start.cast(), bytes }
     }
 
-    /// Does the same as [`Self::new`], with pages around it that cannot be accessed: an access beyond it meets no
-    /// other test's memory.
+    /// Like [`Self::new`], with inaccessible pages around it, so that an access beyond it never reaches another
+    /// test's memory.
     pub fn apart(bytes: usize) -> Self {
         let around = Self::new(bytes.next_multiple_of(4096) + 2 * 4096);
         around.protect(libc::PROT_NONE);
@@ -95,11 +95,11 @@ impl Memory {
 
     pub fn bytes(&self, offset: usize, count: usize) -> Vec<u8> {
         assert!(offset + count <= self.bytes);
-        // SAFETY: inside the mapping; the device is done with it when asked.
+        // SAFETY: inside the mapping; the device has finished with it when this is called.
         unsafe { std::slice::from_raw_parts(self.start.add(offset), count).to_vec() }
     }
 
-    /// Gives its pages back: they are zero, and come one by one as they are touched.
+    /// Releases its pages: they read as zero, and are allocated one by one as they are touched.
     pub fn discard(&self) {
         for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
             // SAFETY: our own anonymous mapping.
@@ -121,7 +121,7 @@ impl Memory {
     }
 }
 
-/// What the device told its owner.
+/// The device's notifications to its owner.
 #[derive(Default)]
 pub struct Owner {
     pub interrupts: AtomicU32,
@@ -142,7 +142,7 @@ pub struct Gpu {
     pub device: Device,
     pub owner: Arc<Owner>,
     pub vm: Vm,
-    /// Queues that were made: each device has the same numbers, whatever other tests do meanwhile.
+    /// Number of queues that were made. It is per device, so that numbers do not depend on other tests.
     queues: AtomicU32,
 }
 
@@ -207,7 +207,7 @@ pub struct TestQueue<'a> {
 
 impl TestQueue<'_> {
     pub fn control(&self) -> &QueueControl {
-        // SAFETY: written at creation; all atomics.
+        // SAFETY: written at creation; the page consists of atomics.
         unsafe { &*(self.memory.va() as *const QueueControl) }
     }
 
@@ -215,7 +215,7 @@ impl TestQueue<'_> {
     pub fn write(&mut self, packet: impl Into<Packet>) {
         let full = || self.tail - self.control().head.load(Ordering::Acquire) >= self.packets;
         if full() {
-            // Others may wait for what is written and not yet published.
+            // Other queues may wait for packets that are written and not yet published.
             self.publish();
             eventually("room in the ring", || !full());
         }
@@ -225,7 +225,7 @@ impl TestQueue<'_> {
         self.tail += 1;
     }
 
-    /// Publishes all that was written.
+    /// Publishes all written packets.
     pub fn publish(&self) {
         if self.control().publish(self.tail) {
             self.gpu.device.kick(&self.handle);
@@ -237,7 +237,7 @@ impl TestQueue<'_> {
         self.publish();
     }
 
-    /// Later packets go to another ring, whose LINK has been written.
+    /// Writes later packets to another ring, whose LINK has been written.
     pub fn moved(&mut self, ring: u64, packets: u64) {
         (self.ring, self.packets) = (ring, packets);
     }
@@ -262,18 +262,18 @@ impl TraceMemory {
         trace
     }
 
-    /// Has what a queue runs recorded from its next wake on.
+    /// Records the commands of a queue from its next wake on.
     pub fn record(&self, queue: &TestQueue<'_>, tag: u64) {
         queue.control().trace_tag.store(tag, Ordering::Relaxed);
         queue.control().trace.store(self.memory.va(), Ordering::Relaxed);
     }
 
     pub fn header(&self) -> &TraceBuffer {
-        // SAFETY: zeros are one; all that is read of it is atomic.
+        // SAFETY: all zeros are a valid value, and all fields that are read are atomics.
         unsafe { &*(self.memory.va() as *const TraceBuffer) }
     }
 
-    /// Takes the records that are there.
+    /// Takes the records that were written.
     pub fn take(&self) -> Vec<TraceRecord> {
         let mut records = Vec::new();
         let mut taken = self.header().taken.load(Ordering::Relaxed);
@@ -413,7 +413,7 @@ pub unsafe fn arg(context: *const GroupContext, index: usize) -> u64 {
 /// # Safety
 /// The rules of [`arg`] hold; the argument is the address of a cell.
 pub unsafe fn cell_arg<'a>(context: *const GroupContext, index: usize) -> &'a AtomicU64 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that the argument is the address of a cell.
     unsafe { AtomicU64::from_ptr(arg(context, index) as *mut u64) }
 }
 

@@ -148,7 +148,7 @@ fn records_of_many_queues_share_a_buffer() {
     }
 }
 
-/// "It is memory like any other that a packet names": what is wrong with it is a fault of the queue.
+/// "It is memory like any other that a packet names": an error in it is a fault of the queue.
 #[test]
 fn a_bad_buffer_loses_the_vm_that_named_it() {
     let gpu = Gpu::new();
@@ -169,7 +169,7 @@ fn a_bad_buffer_loses_the_vm_that_named_it() {
     assert!(!gpu.vm.is_lost());
 }
 
-/// "The device reads both when it wakes": one that is not named there gets nothing.
+/// "The device reads both when it wakes": a queue that names no buffer writes no records.
 #[test]
 fn a_queue_without_a_buffer_writes_nothing() {
     let gpu = Gpu::new();

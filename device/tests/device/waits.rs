@@ -91,7 +91,7 @@ fn a_counter_is_never_polled() {
     queue.write(nop(0, Some((cells.cell_va(1), 1))));
     queue.publish();
     eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
-    // Who parks a queue reads the cell once more after that: the only worker is done with it now.
+    // The thread that parks a queue reads the cell once more afterwards. Now the only worker has finished that.
     other.push(nop(0, Some((cells.cell_va(2), 1))));
     eventually("the worker's next queue", || cells.load(2) == 1);
     cells.cell(0).store(1, Ordering::Release);
@@ -193,7 +193,7 @@ fn an_unmet_wait_on_an_orphaned_cell_is_a_fault() {
     }
 }
 
-// A range that is cut keeps what is left of it; ranges that touch are one.
+// A range that is cut keeps its rest; ranges that touch are joined.
 #[test]
 fn orphans_are_kept_apart_and_joined() {
     let gpu = Gpu::new();
@@ -209,7 +209,7 @@ fn orphans_are_kept_apart_and_joined() {
         assert!(gpu.device.orphan(at(cell)..at(cell + 1)));
     }
     assert!(!gpu.device.orphan(at(1 << 20)..at((1 << 20) + 1)), "too many");
-    // From 6 to 8, from 10 to 11, and what is between: one where there were two.
+    // The range between 6 to 8 and 10 to 11 joins both to one.
     assert!(gpu.device.orphan(at(8)..at(10)));
     assert!(gpu.device.orphan(at(1 << 20)..at((1 << 20) + 1)));
     assert!(!gpu.vm.is_lost());
@@ -231,8 +231,8 @@ fn an_adopted_range_is_waited_for_again() {
     eventually("resuming", || cells.load(0) == 1);
 }
 
-/// SPEC.md, chapter 6, for short commands that are published at once: a thread that waits for one of their signals
-/// goes on, wherever it is.
+/// SPEC.md, chapter 6, for short commands that are published at once: a thread that waits for any one of their
+/// signals continues.
 #[test]
 fn each_of_several_short_signals_wakes_who_waits_for_it() {
     const CELLS: usize = 8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ear: what an engine process says of its cells and faults. All of it may
-//! be a lie; then it wakes a thread needlessly, or loses its own VM.
+//! The ear receives an engine process's messages about its cells and faults. Any
+//! of them may be false; then it wakes a thread needlessly, or loses its own VM.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use tally_uapi::firmware::MAX_QUEUES;
 use super::link::{Link, Loss};
 use crate::links::Links;
 
-/// The number of times that an engine process is heard in [`WINDOW`]: more than one that does
-/// honest work needs, fewer than would keep the guest busy with interrupts.
+/// The number of times that an engine process is heard in [`WINDOW`]: more than an honest process
+/// needs, fewer than would keep the guest busy with interrupts.
 const ROUNDS: u32 = 50;
 const WINDOW: Duration = Duration::from_millis(1);
 
-/// Keeps to the bound.
+/// Enforces the bound.
 struct Pace {
     rounds: u32,
     since: Instant,
@@ -55,14 +55,14 @@ pub(super) fn listen(link: &Link, links: &Links) {
     link.counted.iter().for_each(|word| word.store(0, Ordering::SeqCst));
 }
 
-/// Counts the VM's queues in the waiters page, or no longer does. Who is counted
-/// looks again: a signal may have come just before.
+/// Counts the VM's queues in the waiters page, or ends the count. Queues that
+/// are newly counted look again, since a signal may have arrived just before.
 fn update(link: &Link, links: &Links, bucket: usize) {
     let waits = link.mailbox.to_hub.waiters[bucket].load(Ordering::SeqCst) != 0;
     let bit = 1 << (bucket % 64);
     match (link.is_counted(bucket), waits) {
         (false, true) => {
-            // Before the count: who sees the count must find us in the list.
+            // Set before the count: a signaller that sees the count must find this VM in the list.
             link.counted[bucket / 64].fetch_or(bit, Ordering::SeqCst);
             links.waiters.enter(bucket);
             link.recheck(bucket);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The gate: lets through the mappings that the VM's current order asks for,
-//! one after the other, and nothing else.
+//! The gate allows the mappings that the VM's current order asks for, one after
+//! the other, and nothing else.
 //!
 //! The kernel stops a thread of the engine process at mmap and munmap and
 //! reports number, thread and arguments, all of them numbers in registers that
-//! no other thread can change meanwhile. Only the main thread has any business there.
-//! Since a thread's calls are reported in their order, its fence at the end of
+//! no other thread can change meanwhile. Only the main thread may make these
+//! calls. Since a thread's calls are reported in order, its fence at the end of
 //! an order proves that the calls before it are over, whatever the memory of the
-//! process says.
+//! process contains.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -50,7 +50,7 @@ const CONTINUE: u32 = 1;
 
 /// Watches an engine process until it has ended, and reaps it.
 pub(super) fn watch(link: &Link, mut child: Child, reports: &OwnedFd, links: &Links) {
-    // It has not been reaped, so the id is its own.
+    // The child has not been reaped, so the id is still its own.
     let process = open_process(child.id());
     match &process {
         Ok(process) => {
@@ -63,7 +63,7 @@ pub(super) fn watch(link: &Link, mut child: Child, reports: &OwnedFd, links: &Li
         }
         Err(_) => drop(child.kill()),
     }
-    // Its memory is gone when this returns.
+    // Its memory is freed when this returns.
     let _ = child.wait();
     let lost = link.lose(Loss::engine());
     link.progress().ended = true;
@@ -92,10 +92,10 @@ fn next(reports: &OwnedFd, process: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Takes a report. False if the process is to be ended for it.
+/// Handles a report. False if the process has to be ended for it.
 fn handle(link: &Link, main_thread: u32, reports: &OwnedFd) -> bool {
     let mut report = Report::default();
-    // SAFETY: the struct is the one that the request asks for, and zero.
+    // SAFETY: the struct is the one of the request, and zero.
     if unsafe { libc::ioctl(reports.as_raw_fd(), RECEIVE, &raw mut report) } != 0 {
         // The thread was killed, or interrupted, in between.
         let error = io::Error::last_os_error().raw_os_error();
@@ -105,9 +105,9 @@ fn handle(link: &Link, main_thread: u32, reports: &OwnedFd) -> bool {
     let Some(fence) = decide(&progress, &report, main_thread) else { return false };
     let flags = if fence { 0 } else { CONTINUE };
     let mut verdict = Verdict { id: report.id, flags, ..Verdict::default() };
-    // SAFETY: the struct is the one that the request asks for.
+    // SAFETY: the struct is the one of the request.
     if unsafe { libc::ioctl(reports.as_raw_fd(), SEND, &raw mut verdict) } == 0 {
-        // Now the call is made, or the process is being killed.
+        // From here the call is made, or the process is being killed.
         progress.made += 1;
         if fence {
             link.changed.notify_all();
@@ -124,8 +124,8 @@ fn decide(progress: &Progress, report: &Report, main_thread: u32) -> Option<bool
     allowed.then(|| progress.made + 1 == progress.allowed.len())
 }
 
-/// Whether a call is the one that is allowed: of munmap the kernel reads two
-/// arguments only, the others are whatever the registers hold.
+/// Whether a call is the allowed one. For munmap the kernel reads only two
+/// arguments; the other registers may contain anything.
 fn matches(call: (i64, [u64; 6]), allowed: (i64, [u64; 6])) -> bool {
     let arguments = if allowed.0 == libc::SYS_munmap { 2 } else { 6 };
     call.0 == allowed.0 && call.1[..arguments] == allowed.1[..arguments]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads that know an engine process share.
+//! The state of an engine process that all threads serving it share.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,18 +26,18 @@ impl Loss {
     }
 }
 
-/// A system call that the process may make, and its place in the order.
+/// A system call that the process may make: number and arguments.
 pub(super) type Call = (i64, [u64; 6]);
 
-/// What the process is doing, as far as the hub has to know.
+/// The progress of the process, as far as the hub needs it.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Calls that the current order allows, in order; the last is its fence.
     pub(super) allowed: Vec<Call>,
-    /// The number that was made.
+    /// The number of these calls that were made.
     pub(super) made: usize,
     pub(super) ended: bool,
-    /// Its end is no loss any more.
+    /// Set once its end does not count as a loss any more.
     closing: bool,
     loss: Option<Loss>,
 }
@@ -51,7 +51,7 @@ pub struct Link {
     pub(super) changed: Condvar,
     /// Buckets in which the VM's queues are counted in the waiters page.
     pub(super) counted: [AtomicU64; WAITERS / 64],
-    /// Tells the ear that there is no engine process left to be heard.
+    /// Tells the ear that the engine process has ended.
     pub(super) deaf: AtomicBool,
     pub(super) process: OnceLock<OwnedFd>,
 }
@@ -73,19 +73,19 @@ impl Link {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue was found asleep.
+    /// Tells the process that a queue was found asleep.
     pub fn kick(&self, queue: u32) {
         self.mailbox.to_engine.kicks.set(queue as usize);
         self.mailbox.to_engine.bell.ring();
     }
 
-    /// Cells of the bucket may have changed.
+    /// Tells the process that cells of the bucket may have changed.
     pub fn recheck(&self, bucket: usize) {
         self.mailbox.to_engine.recheck.set(bucket);
         self.mailbox.to_engine.bell.ring();
     }
 
-    /// All foreign cells may have changed.
+    /// Tells the process that all foreign cells may have changed.
     pub fn recheck_foreign(&self) {
         self.mailbox.to_engine.recheck_foreign.store(1, Ordering::SeqCst);
         self.mailbox.to_engine.bell.ring();
@@ -103,7 +103,7 @@ impl Link {
         }
     }
 
-    /// The session ends: so does the process, and that is no loss.
+    /// Ends the process with the session, which does not count as a loss.
     pub fn close(&self) {
         self.progress().closing = true;
         self.kill();
@@ -114,7 +114,7 @@ impl Link {
         self.progress().loss
     }
 
-    /// Records the first loss. True if it was the first, and is one.
+    /// Records the first loss. True if it was the first, and counts as one.
     pub(super) fn lose(&self, loss: Loss) -> bool {
         let mut progress = self.progress();
         if progress.closing || progress.loss.is_some() {
@@ -125,7 +125,7 @@ impl Link {
     }
 }
 
-/// A descriptor of a process that can be waited for and killed without a race.
+/// A descriptor by which a process can be awaited and killed without a race.
 pub(super) fn open_process(pid: u32) -> io::Result<OwnedFd> {
     use std::os::fd::FromRawFd;
     // SAFETY: takes numbers; a descriptor that is returned has no other owner.
@@ -135,10 +135,10 @@ pub(super) fn open_process(pid: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// SIGKILL to what `process` is a descriptor of.
+/// Sends SIGKILL to the process of a descriptor.
 pub(super) fn kill(process: impl AsFd) {
     let fd = process.as_fd().as_raw_fd();
     let nothing = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: takes numbers. A process that has ended already is no matter.
+    // SAFETY: takes numbers. The call fails harmlessly if the process has ended already.
     unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, nothing, 0) };
 }

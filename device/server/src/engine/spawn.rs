@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starting an engine process.
+//! Starts engine processes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,8 +25,8 @@ fn program() -> io::Result<RawFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: a valid name; the result is checked and has no other owner.
     let mut file = unsafe {
-        // A kernel that wants to be told that this may be executed; an older one
-        // does not know the flag.
+        // Newer kernels want a flag for files that may be executed; older ones do
+        // not know it.
         let mut fd = libc::memfd_create(c"tally-engine".as_ptr(), flags | libc::MFD_EXEC);
         if fd < 0 {
             fd = libc::memfd_create(c"tally-engine".as_ptr(), flags);
@@ -45,7 +45,7 @@ fn program() -> io::Result<RawFd> {
     Ok(FILE.get_or_init(|| file.into()).as_raw_fd())
 }
 
-/// What an engine process has for standard output.
+/// The standard output of engine processes.
 fn nowhere() -> io::Result<&'static File> {
     static FILE: OnceLock<File> = OnceLock::new();
     if let Some(file) = FILE.get() {
@@ -55,7 +55,7 @@ fn nowhere() -> io::Result<&'static File> {
     Ok(FILE.get_or_init(|| file))
 }
 
-/// Opens all files that starting an engine process needs: later there is no right to.
+/// Opens all files that starting an engine process needs, since the right to open files is given up later.
 ///
 /// # Errors
 /// They cannot be opened.
@@ -65,18 +65,17 @@ pub fn open_files() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the calling thread, and those that it starts, start programs at addresses
-/// that are not random. Returns where windows of VMs end: earlier where that is
-/// forbidden, as in some containers.
+/// Makes the calling thread, and the threads that it starts, start programs at
+/// addresses that are not random. Returns the end of VMs' windows, which is lower
+/// if this is forbidden, as in some containers.
 pub fn fix_addresses() -> u64 {
     // SAFETY: takes a number.
     let fixed = unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) } >= 0;
     if fixed { VA_END } else { VA_END_RANDOM }
 }
 
-/// Starts an engine process and hands it `fds`: a descriptor of the process, the
-/// process as a child, and the descriptor by which its mappings are reported. The calling thread is the one
-/// that the process ends with.
+/// Starts an engine process and passes it `fds`. Returns a descriptor of the process, the process as a child,
+/// and the descriptor by which its mappings are reported. The process ends with the calling thread.
 pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child, OwnedFd)> {
     let program = program()?;
     let (ours, theirs) = UnixStream::pair()?;
@@ -91,7 +90,7 @@ pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child
     // SAFETY: `prepare` makes system calls only.
     unsafe { command.pre_exec(move || prepare(parent)) };
     let mut child = command.spawn()?;
-    // The command has the other end of the socket, which must close with the child's.
+    // The command owns the other end of the socket, which must close with the child's copy.
     drop(command);
     match meet(&ours, &child, fds, time) {
         Ok((process, reports)) => Ok((process, child, reports)),
@@ -103,8 +102,9 @@ pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child
     }
 }
 
-/// In the child, before its program: a stack of a fixed size (or mappings would
-/// begin in the middle of the VM's window), and an end with the parent.
+/// Prepares the child, before its program: a stack of a fixed size (otherwise
+/// mappings would begin in the middle of the VM's window), and an end with the
+/// parent.
 fn prepare(parent: u32) -> io::Result<()> {
     const STACK: libc::rlim_t = 8 << 20;
     let mut stack = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -127,8 +127,8 @@ fn prepare(parent: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Hands over the descriptors; gets the one of the filter's reports when the
-/// process has all it needs.
+/// Passes the descriptors to the process, and receives the descriptor of the
+/// filter's reports once the process has everything that it needs.
 fn meet(
     socket: &UnixStream,
     child: &Child,

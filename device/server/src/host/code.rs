@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How an engine process maps the file of its VM: all of the window for data, and over it, for execution, the
-//! ranges where code is bound. The offset in the file is the VA, always.
+//! An engine process's mappings of its VM's file: the whole window for data, and over it, for execution, the
+//! ranges in which code is bound. The offset in the file always is the VA.
 //!
-//! Linux does not join such mappings. So ranges that were code once would leave cuts behind; when there are
-//! many, the mapping that ends a range is made as large as it can be without touching code.
+//! Linux does not join such mappings. So former code ranges would leave cuts behind. When there are many, the
+//! mapping that replaces a range is made as large as possible without touching code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,18 +11,18 @@ use std::ops::Range;
 use tally_engine::mailbox::Piece;
 use tally_uapi::firmware::map_flag;
 
-/// Mappings beyond those that code needs, from which on they are joined.
+/// Number of mappings beyond those that code needs from which on they are joined.
 const MANY: usize = 1_000;
 
 /// The mappings of an engine process.
 #[derive(Debug)]
 pub struct Code {
     window: Range<u64>,
-    /// End by start. Neighbours are not joined.
+    /// Code ranges: maps each start to its end. Neighbours are not joined.
     ranges: BTreeMap<u64, u64>,
-    /// Where mappings begin, as Linux counts them.
+    /// The starts of mappings, as Linux counts them.
     starts: BTreeSet<u64>,
-    /// Most mappings.
+    /// The most mappings.
     most: usize,
 }
 
@@ -32,7 +32,7 @@ fn piece(range: &Range<u64>, access: u32) -> Piece {
 }
 
 impl Code {
-    /// No mappings; at most so many.
+    /// No mappings, with a limit of `most`.
     pub fn new(most: usize) -> Self {
         Self { window: 0..0, ranges: BTreeMap::new(), starts: BTreeSet::new(), most }
     }
@@ -54,7 +54,7 @@ impl Code {
         Some(piece(range, map_flag::READ | map_flag::EXECUTE))
     }
 
-    /// Maps for data what was code in a range.
+    /// Maps the code in a range for data.
     pub fn remove(&mut self, range: &Range<u64>) -> Vec<Piece> {
         let parts = self.cut(range);
         let joined = self.starts.len() > 2 * self.ranges.len() + MANY;
@@ -68,7 +68,7 @@ impl Code {
         piece(range, map_flag::READ | map_flag::WRITE)
     }
 
-    /// There is one mapping in the range from now on.
+    /// Notes that the range is one mapping from now on.
     fn map(&mut self, range: &Range<u64>) {
         let inside: Vec<u64> = self.starts.range(range.clone()).copied().collect();
         for start in inside {
@@ -80,7 +80,7 @@ impl Code {
         }
     }
 
-    /// Takes a range out of the code; what of it was code.
+    /// Removes a range from the code. Returns the parts of it that were code.
     fn cut(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
         let from = match self.ranges.range(..range.start).next_back() {
             Some((&start, &end)) if end > range.start => start,
@@ -100,7 +100,7 @@ impl Code {
         cut.into_iter().map(within).collect()
     }
 
-    /// All of the window around a range that holds no code.
+    /// The largest part of the window around a range that contains no code.
     fn around(&self, range: &Range<u64>) -> Range<u64> {
         let before = self.ranges.range(..range.start).next_back().map(|(_, &end)| end);
         let after = self.ranges.range(range.end..).next().map(|(&start, _)| start);
@@ -136,7 +136,7 @@ mod tests {
         assert!(code.remove(&(0x2000..0x4000)).is_empty());
         let pieces = code.remove(&(0x6000..0xa000));
         assert_eq!(pieces, [piece(&(0x6000..0x8000), RW), piece(&(0x8000..0x9000), RW)]);
-        // The rest of the first is still code.
+        // The rest of the first range is still code.
         assert_eq!(code.remove(&(0..0x100_0000)), [piece(&(0x4000..0x6000), RW)]);
     }
 

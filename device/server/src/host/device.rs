@@ -18,13 +18,13 @@ use zerocopy::IntoBytes;
 use super::code::Code;
 use crate::machine::{Machine, View, VmMemory};
 
-/// The host device, open, with the memory that is shared with the driver.
+/// The open host device, with the memory that is shared with the driver.
 #[derive(Debug)]
 pub struct HostDevice {
     file: File,
-    /// What is shared with the driver.
+    /// The memory that is shared with the driver.
     area: Arc<Shared>,
-    /// Most mappings of a VM.
+    /// The most mappings of a VM.
     max_mappings: usize,
 }
 
@@ -32,7 +32,7 @@ pub struct HostDevice {
 #[derive(Debug)]
 struct Shared(NonNull<u8>);
 
-// SAFETY: memory that is used through atomics only.
+// SAFETY: the memory is accessed through atomics only.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -60,10 +60,10 @@ impl Drop for Shared {
 }
 
 impl HostDevice {
-    /// Opens it.
+    /// Opens the host device.
     ///
     /// # Errors
-    /// It is not there, or may not be opened. No memory.
+    /// It does not exist, or may not be opened. No memory.
     pub fn open(max_mappings: usize) -> io::Result<Self> {
         let explain = |error: io::Error| {
             let why = match error.kind() {
@@ -79,12 +79,12 @@ impl HostDevice {
     }
 
     fn call<T: Ioctl>(&self, arg: &mut T) -> io::Result<()> {
-        // SAFETY: the number fits the struct, and what its addresses name is valid for the call.
+        // SAFETY: the number fits the struct, and the memory at its addresses is valid for the call.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), T::REQUEST as libc::Ioctl, arg) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// START: the GPU's number.
+    /// START. Returns the GPU's number.
     ///
     /// # Errors
     /// The driver refuses.
@@ -141,7 +141,7 @@ impl Machine for HostDevice {
     }
 
     fn interrupt(&self) {
-        // A driver that does not want to hear has given the device up, and `read` says so.
+        // If this fails, the driver has given up the device, which `read` reports.
         // SAFETY: a call without an argument.
         unsafe { libc::ioctl(self.file.as_raw_fd(), INTERRUPT as libc::Ioctl) };
     }
@@ -155,8 +155,8 @@ impl Machine for HostDevice {
     }
 }
 
-/// The memory of a VM: its file, in which the driver shows what is bound. Only for code the engine process
-/// has to be told: there it maps the file for execution.
+/// The memory of a VM: its file, in which the driver shows the bound pages. The engine process needs orders
+/// only for code, where it maps the file for execution.
 struct Space {
     file: OwnedFd,
     code: Code,
@@ -188,7 +188,7 @@ impl VmMemory for Space {
     }
 
     fn covers(&self, _: u64, _: u64, _: u32) -> bool {
-        // The driver has looked, and shows nothing that is not bound.
+        // The driver has checked that, and shows only bound pages.
         true
     }
 }

@@ -19,7 +19,7 @@ impl Vm {
         match done {
             Ok(answer_status::OK) => Ok(DONE),
             Err(Ended) => Err(answer_status::LOST),
-            // What is there now is neither the old nor the new.
+            // The range now contains neither the old nor the new mappings.
             Ok(_) => {
                 self.take_away(&range);
                 Err(answer_status::NO_SPACE)
@@ -41,7 +41,7 @@ impl Vm {
     }
 
     /// Unmaps a range: when this returns, the engine process cannot touch it, if
-    /// need be because it is gone.
+    /// necessary because the process was ended.
     fn take_away(&mut self, range: &Range<u64>) {
         let pieces = self.memory.unmap(range);
         match self.carry_out(op::VM_UNMAP, range, &pieces) {
@@ -51,7 +51,7 @@ impl Vm {
         self.memory.unmapped();
     }
 
-    /// Has the engine process map what is there at the start.
+    /// Has the engine process make its first mappings.
     pub(super) fn begin(&mut self) -> Result<(), u32> {
         let window = self.window.clone();
         let pieces = self.memory.begin(&window);
@@ -64,7 +64,7 @@ impl Vm {
         }
     }
 
-    /// Has the engine process map and unmap, and forget what it knew of `range`; its word on whether it did.
+    /// Has the engine process map and unmap, and forget its state of `range`. Returns the process's own answer.
     fn carry_out(
         &mut self,
         opcode: u32,

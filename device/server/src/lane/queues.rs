@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QUEUE_CREATE, QUEUE_DESTROY and QUEUE_QUERY, and VM_ORPHAN, which is about what queues wait for.
+//! QUEUE_CREATE, QUEUE_DESTROY and QUEUE_QUERY, and VM_ORPHAN, which concerns the waits of queues.
 
 use super::*;
 use crate::Settings;
@@ -32,7 +32,7 @@ impl Vm {
         }
         match result {
             Ok((answer_status::OK, _)) => Ok(DONE),
-            // It was valid: the process says this only when the VM is lost.
+            // The arguments were valid, so the process answers this only if the VM is lost.
             Ok(_) | Err(Ended) => Err(answer_status::LOST),
         }
     }
@@ -98,7 +98,7 @@ impl Vm {
     }
 }
 
-/// What is left to say of a queue whose engine process has ended.
+/// The answer to QUEUE_QUERY for a queue whose engine process has ended.
 fn of_lost(id: u32, loss: Option<Loss>) -> [u64; 7] {
     let mut values = DONE;
     let mut kind = 0;

@@ -2,9 +2,9 @@
 //! PCI configuration space: identity, BAR 0, and the capabilities PCI Express
 //! (with function-level reset) and MSI-X.
 //!
-//! The VMM shows the guest most of it from what it reads at the start, and
-//! keeps MSI-X and BARs itself. What is written here decides little; only the
-//! bit that starts a function-level reset does something.
+//! The VMM shows the guest most of it as it was read at the start, and handles
+//! MSI-X and BARs itself. Writes have little effect here; only the bit that
+//! starts a function-level reset does something.
 
 use tally_uapi::regs;
 
@@ -54,7 +54,7 @@ impl Default for ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// Makes the configuration space as it is after a reset.
+    /// The configuration space after a reset.
     pub fn new() -> Self {
         let mut space = Self { bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
         space.put(0x00, &regs::PCI_VENDOR.to_le_bytes());
@@ -76,7 +76,7 @@ impl ConfigSpace {
         space.put(MSIX + 8, &(regs::MSIX_PENDING as u32).to_le_bytes());
         space.allow(COMMAND, &COMMAND_BITS.to_le_bytes());
         space.allow(BAR_0, &(!(regs::BAR_SIZE - 1)).to_le_bytes());
-        // Interrupt line: software's own note.
+        // Interrupt line: storage for software.
         space.allow(0x3c, &[0xff]);
         space.allow(PCIE_DEVICE_CONTROL, &(!PCIE_INITIATE_RESET).to_le_bytes());
         space.allow(MSIX_CONTROL, &MSIX_BITS.to_le_bytes());
@@ -91,7 +91,7 @@ impl ConfigSpace {
         self.writable[at..at + bits.len()].copy_from_slice(bits);
     }
 
-    /// Reads; what is beyond the end is all ones.
+    /// Reads bytes; those beyond the end are all ones.
     pub fn read(&self, at: u64, to: &mut [u8]) {
         for (i, byte) in to.iter_mut().enumerate() {
             let at = usize::try_from(at).unwrap_or(usize::MAX).saturating_add(i);
@@ -99,7 +99,7 @@ impl ConfigSpace {
         }
     }
 
-    /// Writes what can be written. True if a function-level reset was asked for.
+    /// Writes the writable bits. True if a function-level reset was requested.
     pub fn write(&mut self, at: u64, from: &[u8]) -> bool {
         let mut reset = false;
         for (i, &byte) in from.iter().enumerate() {
@@ -156,7 +156,7 @@ mod tests {
         assert!(!space.write(PCIE_DEVICE_CONTROL as u64, &0x000fu16.to_le_bytes()));
         assert!(space.write(PCIE_DEVICE_CONTROL as u64, &0x800fu16.to_le_bytes()));
         assert_eq!(word(&space, PCIE_DEVICE_CONTROL) & 0xffff, 0x000f, "the bit reads as zero");
-        // A write over the end does nothing.
+        // A write across the end does nothing.
         assert!(!space.write(CONFIG_BYTES as u64 - 1, &[1, 2, 3, 4]));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PCI function as the VMM reaches it: regions, interrupts, DMA, resets.
+//! The PCI function's interface for the VMM: regions, interrupts, DMA, resets.
 
 use std::fs::File;
 use std::io;
@@ -29,16 +29,16 @@ use crate::registers::Registers;
 use crate::session::{Host, Session};
 
 /// Serves one VMM at a socket, until it closes the connection. Each VM takes a few descriptors of this
-/// process; those for which there are none are refused.
+/// process; VMs for which there are none left are refused.
 ///
 /// # Errors
-/// There is something at the path already, or the socket or the connection
-/// fails; the text says which.
+/// The path exists already, or the socket or the connection fails; the text
+/// says which.
 pub fn serve(socket: &Path, settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::new(socket, true, irqs(), regions())?;
     let mut function = Function::new(settings)?;
     engine::open_files()?;
-    // There is one thread yet, and the others inherit it.
+    // The process still has one thread, and the others inherit this.
     confine()?;
     let result = server.run(&mut function);
     function.stop();
@@ -71,11 +71,11 @@ fn irqs() -> Vec<IrqInfo> {
         let count = if ours { u32::from(regs::MSIX_VECTORS) } else { 0 };
         IrqInfo { index, flags: if ours { VFIO_IRQ_INFO_EVENTFD } else { 0 }, count }
     };
-    // Those after it are for error recovery, which the function does not offer.
+    // Later ones are for error recovery, which the function does not offer.
     (0..=VFIO_PCI_MSIX_IRQ_INDEX).map(irq).collect()
 }
 
-/// What STATUS shows beside the session.
+/// The session, and the state that STATUS shows besides it.
 #[derive(Debug, Default)]
 struct Power {
     session: Option<Arc<Session>>,
@@ -100,7 +100,7 @@ impl Function {
     /// The function after power-on.
     ///
     /// # Errors
-    /// What every engine process will need cannot be had.
+    /// A resource that every engine process needs is not available.
     pub fn new(settings: Settings) -> io::Result<Self> {
         let guest = Arc::new(Guest {
             memory: GuestMemory::default(),
@@ -154,7 +154,7 @@ impl Function {
         }
     }
 
-    /// CONTROL's RESET: the driver looks at STATUS until it is done.
+    /// CONTROL's RESET: the driver polls STATUS until it is done.
     fn begin_reset(&mut self) {
         let mut power = lock(&self.power);
         if std::mem::replace(&mut power.resetting, true) {
@@ -167,7 +167,7 @@ impl Function {
         std::thread::spawn(move || finish_reset(session, &guest, &shared));
     }
 
-    /// A function-level reset, or the VMM's: done when this returns.
+    /// A function-level reset, or a reset by the VMM. It is done when this returns.
     fn reset_now(&mut self) {
         self.registers = Registers::default();
         let mut power = lock(&self.power);

@@ -14,13 +14,13 @@ pub struct Interrupt {
 #[derive(Debug, Default)]
 struct Vector {
     eventfd: Option<File>,
-    /// It was raised while the VMM had given no eventfd.
+    /// Whether it was raised while there was no eventfd of the VMM.
     pending: bool,
 }
 
 impl Vector {
     fn fire(&mut self) {
-        // An eventfd refuses only a count that is full, which interrupts, too.
+        // A write to an eventfd fails only if its count is full, which interrupts, too.
         self.pending = match &mut self.eventfd {
             Some(eventfd) => eventfd.write(&1u64.to_ne_bytes()).is_err(),
             None => true,
@@ -33,12 +33,12 @@ impl Interrupt {
         self.vector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Interrupts the guest; later, if the vector is masked.
+    /// Interrupts the guest, or marks the interrupt as pending if the vector is masked.
     pub fn raise(&self) {
         self.lock().fire();
     }
 
-    /// The VMM says which eventfd stands for the vector; None masks it.
+    /// Sets the VMM's eventfd for the vector; None masks it.
     pub fn connect(&self, eventfd: Option<File>) {
         let mut vector = self.lock();
         vector.eventfd = eventfd;
@@ -47,7 +47,7 @@ impl Interrupt {
         }
     }
 
-    /// The device was reset: nothing is pending.
+    /// Clears a pending interrupt, after a reset of the device.
     pub fn forget(&self) {
         self.lock().pending = false;
     }

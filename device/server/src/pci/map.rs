@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mappings of a VM, as the hub has ordered them.
+//! The mappings of a VM that the hub has ordered.
 
 use std::collections::BTreeMap;
 
 use tally_engine::mailbox::Piece;
 use tally_uapi::firmware::map_flag;
 
-/// The mappings of a VM; neighbours that continue each other are one, as they
-/// are for the kernel.
+/// The mappings of a VM. Neighbours that continue each other count as one, as
+/// for the kernel.
 #[derive(Debug, Default)]
 pub struct Map {
     /// The pieces by their first VA; they do not overlap.
     pieces: BTreeMap<u64, Piece>,
-    /// Bytes without a file that can be written.
+    /// Writable bytes without a file.
     null_bytes: u64,
 }
 
@@ -22,12 +22,12 @@ impl Map {
         self.pieces.len()
     }
 
-    /// Bytes of mappings without a file that can be written: zeros that are only read cost nothing.
+    /// Bytes of writable mappings without a file. Zeros that are only read cost nothing.
     pub fn null_bytes(&self) -> u64 {
         self.null_bytes
     }
 
-    /// Maps a piece over whatever is mapped there, or ends what is mapped there.
+    /// Maps a piece and replaces earlier mappings of its range, or removes the mappings of the range.
     pub fn apply(&mut self, piece: Piece) {
         self.cut(piece.address, piece.address + piece.bytes);
         if piece.is_unmap() {
@@ -102,7 +102,7 @@ impl Map {
     }
 }
 
-/// Whether kernels can make it take memory, which no file accounts for.
+/// Whether kernels can make the piece consume memory that belongs to no file.
 fn is_filled(piece: &Piece) -> bool {
     piece.file.is_none() && piece.access & map_flag::WRITE != 0
 }

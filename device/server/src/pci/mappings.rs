@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of a VM of a guest: parts of the files that the guest's memory consists of, and memory of the
-//! engine process's own where the driver asks for NULL memory.
+//! The memory of a guest's VM: parts of the files that the guest's memory consists of, and memory of the engine
+//! process itself where the driver asks for NULL memory.
 
 use std::io;
 use std::ops::Range;
@@ -17,25 +17,25 @@ use super::memory::{GuestMemory, MemoryFile};
 use crate::machine::{Machine, View, VmMemory};
 use crate::ranges::range;
 
-/// Most bytes of NULL mappings of a VM that can be written: kernels can fill them.
+/// The most bytes of writable NULL mappings of a VM, since kernels can fill them.
 const MAX_NULL_BYTES: u64 = 1 << 30;
 
-/// What all VMs of a guest share.
+/// The state that all VMs of a guest share.
 #[derive(Debug)]
 pub struct Guest {
-    /// What QEMU lends of it.
+    /// The guest's memory that QEMU lends to the device.
     pub memory: GuestMemory,
     /// The device's interrupt.
     pub interrupt: Interrupt,
-    /// Most mappings of a VM.
+    /// The most mappings of a VM.
     pub max_mappings: usize,
-    /// Most bytes of NULL memory of all VMs.
+    /// The most bytes of NULL memory of all VMs.
     pub most_null_bytes: u64,
-    /// Bytes of NULL memory that they have.
+    /// Bytes of NULL memory that they have now.
     pub null_bytes: AtomicU64,
 }
 
-/// The guest, as the rest of the device knows it.
+/// The guest as a `Machine`, for the rest of the device.
 #[derive(Debug)]
 pub struct GuestMachine(pub Arc<Guest>);
 
@@ -119,7 +119,7 @@ impl VmMemory for Mappings {
     }
 
     fn unmapped(&mut self) {
-        // The engine process has it no more.
+        // The engine process does not have this memory any more.
         self.null.set(self.map.null_bytes());
     }
 
@@ -128,14 +128,14 @@ impl VmMemory for Mappings {
     }
 }
 
-/// What a VM has of the NULL memory that there is for all.
+/// A VM's share of the NULL memory of all VMs.
 struct NullShare {
     guest: Arc<Guest>,
     bytes: u64,
 }
 
 impl NullShare {
-    /// The VM has so much now. False, with nothing changed, if there is not as much.
+    /// Sets the VM's share to `bytes`. False, with nothing changed, if there is not that much left.
     fn set(&mut self, bytes: u64) -> bool {
         let limit = self.guest.most_null_bytes;
         let others = |all: u64| all - self.bytes;
@@ -168,8 +168,8 @@ struct Extents<'a> {
 }
 
 impl Extents<'_> {
-    /// What they stand for, neighbours joined. None if they are not as they
-    /// should be.
+    /// The pieces that the extents describe, neighbours joined. None if they are
+    /// invalid.
     fn pieces(&self, files: &[Arc<MemoryFile>]) -> Option<Vec<Piece>> {
         let count = usize::try_from(self.count).ok()?;
         if !(1..=MAX_EXTENTS as usize).contains(&count) {
@@ -187,7 +187,7 @@ impl Extents<'_> {
             }
             let writable = self.access & map_flag::WRITE != 0;
             for part in self.memory.resolve(bus, bytes, writable)? {
-                // A file that came after the engine process is not in its table.
+                // A file that was lent after the start of the engine process is not in its table.
                 let file = files.iter().position(|file| Arc::ptr_eq(file, &part.file))?;
                 let piece = Piece {
                     address: at,

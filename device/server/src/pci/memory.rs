@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's memory as the VMM lends it: ranges of bus addresses, each a part
-//! of a file.
+//! The guest's memory that the VMM lends: ranges of bus addresses, each a part of
+//! a file.
 //!
-//! A VMM says what is where piece by piece, and changes its mind often while
-//! firmware runs: ranges are split, shrunk, laid over each other, or have no
-//! file at all (ROMs). Files come again and again under new descriptors; they
-//! are told apart by device and inode, and each is mapped once, whole.
+//! A VMM describes the memory piece by piece, and changes it often while firmware
+//! runs: ranges are split, shrunk, laid over each other, or have no file at all
+//! (ROMs). The same file may arrive repeatedly under new descriptors; files are
+//! identified by device and inode, and each is mapped once, as a whole.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -63,7 +63,7 @@ impl MemoryFile {
         Ok(Self { file, identity, base, bytes, writable })
     }
 
-    /// The file itself, to be handed to an engine process.
+    /// The file itself, for passing to an engine process.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -76,12 +76,12 @@ impl Drop for MemoryFile {
     }
 }
 
-/// A part of a file: what a range of bus addresses stands for.
+/// The part of a file that a range of bus addresses refers to.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// The file.
     pub file: Arc<MemoryFile>,
-    /// Where in it.
+    /// The offset in it, in bytes.
     pub offset: u64,
     /// The number of bytes in it.
     pub bytes: u64,
@@ -90,7 +90,7 @@ pub struct Piece {
 #[derive(Clone, Debug)]
 struct Region {
     bytes: u64,
-    /// None: there is something, but not memory that we could reach.
+    /// The file and the offset in it. None: the range is not memory that we can access.
     source: Option<(Arc<MemoryFile>, u64)>,
     writable: bool,
 }
@@ -117,9 +117,9 @@ impl GuestMemory {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The VMM lends `bytes` at bus address `address`; whatever was there before
-    /// is covered. Without a file, or with one that is too short or cannot be
-    /// mapped, nothing can be reached there.
+    /// Adds `bytes` that the VMM lends at bus address `address`, over earlier
+    /// ranges. Without a file, or with one that is too short or cannot be mapped,
+    /// the range cannot be accessed.
     ///
     /// # Errors
     /// The range is empty, unaligned, or leaves the address space.
@@ -145,15 +145,15 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// The VMM takes a range back. What was named before stays mapped where it
-    /// is until it is unmapped there.
+    /// Removes a range that the VMM takes back. Memory of it that a VM has mapped
+    /// stays mapped until it is unmapped there.
     pub fn remove(&self, address: u64, bytes: u64) {
         let mut table = self.write();
         table.cut(address, bytes);
         table.forget_files();
     }
 
-    /// The VMM takes everything back.
+    /// Removes all ranges.
     pub fn clear(&self) {
         *self.write() = Table::default();
     }
@@ -163,8 +163,9 @@ impl GuestMemory {
         self.read().files.clone()
     }
 
-    /// What a range of bus addresses stands for, neighbours joined. None if any
-    /// of it is not memory, or not `writable` if that is asked.
+    /// The parts of files that a range of bus addresses refers to, neighbours
+    /// joined. None if any of it is not memory, or is not writable although
+    /// `writable` is set.
     pub fn resolve(&self, address: u64, bytes: u64, writable: bool) -> Option<Vec<Piece>> {
         let end = address.checked_add(bytes).filter(|&end| end > address)?;
         let table = self.read();
@@ -192,7 +193,7 @@ impl GuestMemory {
     }
 
     /// `count` shared words at a bus address. None if it is not page-aligned, or
-    /// not writable memory in one piece.
+    /// is not contiguous writable memory.
     pub fn words(&self, address: u64, count: usize) -> Option<View<[AtomicU64]>> {
         let (file, start) = self.piece(address, count as u64 * 8)?;
         // SAFETY: page-aligned, and in a mapping that the file keeps.
@@ -205,15 +206,15 @@ impl GuestMemory {
         if !address.is_multiple_of(PAGE_SIZE) {
             return None;
         }
-        // SAFETY: `insert` has checked that the region, and so the piece, lies
-        // in the file, which is mapped whole.
+        // SAFETY: `insert` has checked that the region, and so the piece, is
+        // within the file, all of which is mapped.
         let start = unsafe { file.base.add(*offset as usize) };
         Some((Arc::clone(file), start))
     }
 }
 
 impl Table {
-    /// Frees a range: drops regions, or cuts off what is in it.
+    /// Frees a range: drops the regions in it, and cuts regions that overlap it.
     fn cut(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
         let from = match self.regions.range(..address).next_back() {
@@ -237,7 +238,7 @@ impl Table {
     fn file(&mut self, file: File) -> io::Result<Arc<MemoryFile>> {
         let metadata = file.metadata()?;
         let identity = (metadata.dev(), metadata.ino());
-        // A file that has grown is another: views of the old mapping stay valid.
+        // A file that has grown counts as another, so that views of the old mapping stay valid.
         let known = |it: &&Arc<MemoryFile>| it.identity == identity && it.bytes == metadata.len();
         if let Some(known) = self.files.iter().find(known) {
             return Ok(Arc::clone(known));
@@ -251,7 +252,7 @@ impl Table {
         Ok(file)
     }
 
-    /// Lets go of files that are not used any more.
+    /// Drops files that are not used any more.
     fn forget_files(&mut self) {
         self.files.retain(|file| Arc::strong_count(file) > 1);
     }
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(memory.files().len(), 1, "one file, however often it comes");
         assert_eq!(parts(&memory, 30, 2), Some(vec![(30, 2)]));
         assert_eq!(parts(&memory, 30, 3), None, "a hole");
-        // A ROM without a file covers a part; it goes, and the part is not there.
+        // A ROM without a file covers a part. When it is removed, that part is missing.
         lend(8, 4, 0, None);
         assert_eq!(parts(&memory, 7, 1), Some(vec![(7, 1)]));
         assert_eq!(parts(&memory, 8, 1), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands that are wrong: "The device trusts no command".
+//! Invalid commands: "The device trusts no command".
 
 use std::collections::HashMap;
 
@@ -115,7 +115,7 @@ fn maps_are_checked() {
         let args = [args[0], args[1], 0, 0, 0, 0];
         assert_eq!(vm.command(op::VM_UNMAP, 0, 0, args).status, answer_status::INVALID);
     }
-    // None of it has cost the VM anything.
+    // None of these commands has harmed the VM.
     let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
     queue.push(nop(Some((cell.va, 1))));
     eventually("a signal", || {
@@ -161,7 +161,7 @@ fn queues_are_checked() {
     assert_eq!(create(MAX_QUEUES + 1, good), answer_status::INVALID);
     assert_eq!(create(3000, good), answer_status::OK);
     assert_eq!(create(3000, good), answer_status::EXISTS);
-    // Another VM's queue is nobody's.
+    // A queue of another VM does not exist for this one.
     for opcode in [op::QUEUE_DESTROY, op::QUEUE_QUERY] {
         assert_eq!(other.command(opcode, 0, 3000, [0; 6]).status, answer_status::NO_ENTRY);
     }
@@ -195,7 +195,7 @@ fn too_many_pieces_are_refused() {
     };
     assert_eq!(refused, answer_status::NO_SPACE);
     assert!(maps > 200, "only {maps} maps");
-    // What was mapped before works; what was refused is a fault.
+    // Earlier mappings work; the refused range faults.
     let (entry, args) = (vm.code(poke()), vm.kernarg(&[va + 255 * PAGE, 9]));
     queue.push(dispatch(entry, args, 1, Some((cell.va, 1))));
     eventually("the kernel", || {
@@ -207,7 +207,7 @@ fn too_many_pieces_are_refused() {
     assert_eq!(vm.destroy(), answer_status::OK);
 }
 
-/// A small generator: xorshift64*.
+/// A small random number generator: xorshift64*.
 struct Random(u64);
 
 impl Random {
@@ -222,7 +222,7 @@ impl Random {
         choices[self.next() as usize % choices.len()]
     }
 
-    /// A command that is right, more or less, or has one wrong field.
+    /// A command that is mostly valid, or has one invalid field.
     fn command(&mut self, gpu: &Gpu, pages: &[u64]) -> Command {
         let opcode = self.of(&[0, 1, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 6, 7, 8]);
         let address = WINDOW + self.next() % 8 * PAGE;
@@ -275,12 +275,12 @@ fn await_answer(gpu: &Gpu, sent: Sent, seed: u64) -> u32 {
     gpu.answer(sent).unwrap().status
 }
 
-/// "Every command is answered": of random ones, too; the device goes on, and keeps
-/// nothing.
+/// "Every command is answered": random commands, too. The device keeps working, and
+/// leaks nothing.
 #[test]
 fn random_commands_are_answered() {
     let gpu = Gpu::new();
-    // What the first VM makes for good is made, and the thread that does a reset ends after it.
+    // Objects that the first VM makes permanently exist now, and the thread that does a reset ends after it.
     Vm::new(&gpu, 1);
     gpu.reset();
     eventually("the reset's end", || gpu.count("task") == 1);
@@ -300,7 +300,7 @@ fn random_commands_are_answered() {
         let mut out = HashMap::new();
         for _ in 0..batch {
             let command = random.command(&gpu, &pages);
-            // One of a VM at a time, those of several VMs at once.
+            // One command of a VM at a time, and commands of several VMs at once.
             let slot = if command.vm <= MAX_VMS { command.vm } else { 0 };
             if let Some(sent) = out.remove(&slot) {
                 answers[await_answer(&gpu, sent, seed) as usize] += 1;
@@ -310,7 +310,7 @@ fn random_commands_are_answered() {
         for sent in out.into_values() {
             answers[await_answer(&gpu, sent, seed) as usize] += 1;
         }
-        // Some page may be a queue's control page: it has something to fetch.
+        // If this page is a queue's control page, the queue now has something to fetch.
         let tail = gpu.memory.word(random.of(&pages));
         tail.store(random.next() % 4, std::sync::atomic::Ordering::SeqCst);
         for queue in 0..5 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends: resets with work in flight, engine processes that die or stand still,
-//! the device that goes with its VMM.
+//! Ends: resets with work in flight, engine processes that die or are stopped,
+//! and the device that ends with its VMM.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tally_uapi::regs::{self, status};
 use crate::support::{Gpu, eventually};
 use crate::vm::*;
 
-/// Starts a kernel that never ends; returns when it runs.
+/// Starts a kernel that never ends, and returns once it runs.
 fn run_endless<'a>(vm: &Vm<'a>) -> (Queue<'a>, Buffer) {
     let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
     let (entry, args) = (vm.code(endless()), vm.kernarg(&[cell.va]));
@@ -46,8 +46,8 @@ fn a_reset_ends_all_vms() {
     }
 }
 
-/// "Most VMs on the device. Ids are 1 to this.": as many as there can be work side by
-/// side, and go with one reset.
+/// "Most VMs on the device. Ids are 1 to this.": the maximum number of VMs work side by side, and one reset
+/// ends them all.
 #[test]
 fn all_vms_at_once() {
     let gpu = Gpu::new();
@@ -59,7 +59,7 @@ fn all_vms_at_once() {
             (vm.queue(), cell.va)
         })
         .collect();
-    // Each waits for the one before it, and they are told to in the wrong order.
+    // Each waits for the previous one, and they are submitted in the opposite order.
     for (i, (queue, va)) in queues.iter_mut().enumerate().rev() {
         queue.push(wait_for(*va, i as u64 + 1));
         queue.push(nop(Some((*va, i as u64 + 2))));
@@ -92,8 +92,8 @@ fn a_reset_cuts_commands_short() {
     assert_eq!(Vm::new(&gpu, 1).destroy(), answer_status::OK);
 }
 
-/// "A command that is given before its predecessor is answered sets FAILED": so nothing piles up in
-/// the device, whatever the driver does.
+/// "A command that is given before its predecessor is answered sets FAILED": so commands never pile up in the
+/// device, whatever the driver does.
 #[test]
 fn a_vm_has_one_command_at_a_time() {
     let gpu = Gpu::new();
@@ -107,7 +107,7 @@ fn a_vm_has_one_command_at_a_time() {
         args: [WINDOW, 4096, 0, 0, 0, 0],
         ..Default::default()
     };
-    // Another VM's command is no second one of this.
+    // A command of another VM does not count as this VM's second.
     let first = gpu.submit(&unmap(1));
     assert_eq!(gpu.admin(&unmap(2)).status, answer_status::OK);
     if gpu.answer(first).is_none() {
@@ -119,7 +119,7 @@ fn a_vm_has_one_command_at_a_time() {
     assert_eq!(Vm::new(&gpu, 1).destroy(), answer_status::OK);
 }
 
-/// "9 engine lost: the process that ran the VM's kernels … died", and others go on.
+/// "9 engine lost: the process that ran the VM's kernels … died", and other VMs continue.
 #[test]
 fn a_killed_engine_loses_its_vm() {
     let gpu = Gpu::new();
@@ -177,7 +177,7 @@ fn a_stopped_engine_is_ended() {
     assert_eq!(vm.destroy(), answer_status::OK);
 }
 
-/// A VM that stands still is destroyed all the same.
+/// A VM whose engine process is stopped can be destroyed.
 #[test]
 fn a_stopped_engine_can_be_destroyed() {
     let gpu = Gpu::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Escapes: kernels that try to reach what is not their VM's. "Anything else ends
-//! the process, and its VM is lost with fault 9."
+//! Escapes: kernels that try to reach resources that are not their VM's. "Anything
+//! else ends the process, and its VM is lost with fault 9."
 
 use std::sync::atomic::Ordering;
 
@@ -100,7 +100,7 @@ kernels! {
         "ret";
     /// No thread-local storage, where the CPU lets programs do that.
     lose_tls: "xor eax, eax", "wrfsbase rax", "ret";
-    /// Fills args[1] words from args[0] on with args[2], for ever if args[3] is set.
+    /// Fills args[1] words from args[0] on with args[2], endlessly if args[3] is set.
     scribble:
         "mov rsi, [rdi + 8]",
         "mov r8, [rsi + 24]",
@@ -117,7 +117,7 @@ const SHARED: u64 = libc::MAP_SHARED as u64;
 const FIXED: u64 = libc::MAP_FIXED as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
-/// A VM that goes on beside the attacks.
+/// A VM that keeps working beside the attacks.
 struct Witness<'a> {
     gpu: &'a Gpu,
     vm: Vm<'a>,
@@ -144,11 +144,11 @@ impl<'a> Witness<'a> {
 }
 
 /// uretprobe and uprobe, by which Linux calls itself from traced code and which it
-/// does not filter: from anywhere else they are an illegal instruction or ENXIO.
+/// does not filter. From anywhere else they cause an illegal instruction or ENXIO.
 const PROBES: [u64; 2] = [335, 336];
 
-/// Makes a system call in a kernel of a fresh VM. Its result, or None if the VM
-/// was lost with fault 9 first.
+/// Makes a system call in a kernel of a fresh VM. Returns its result, or None if
+/// the VM was lost with fault 9 first.
 fn system_call(gpu: &Gpu, number: u64, arguments: &[u64]) -> Option<u64> {
     let vm = Vm::new(gpu, 1);
     let (mut queue, result) = (vm.queue(), vm.buffer(1, RW));
@@ -174,7 +174,7 @@ fn system_call(gpu: &Gpu, number: u64, arguments: &[u64]) -> Option<u64> {
 }
 
 /// "Anything else ends the process, and its VM is lost with fault 9." All calls but those that the filter
-/// allows are the end, whatever their arguments.
+/// allows end the process, whatever their arguments.
 #[test]
 fn every_other_system_call_is_the_end() {
     let gpu = Gpu::new();
@@ -195,7 +195,7 @@ fn every_other_system_call_is_the_end() {
         let refused = PROBES.contains(&number) && result == Some(-i64::from(libc::ENXIO) as u64);
         assert!(result.is_none() || refused, "call {number}: {result:?}");
     }
-    // The x32 ABI's numbers, and one that is none.
+    // Numbers of the x32 ABI, and one that is invalid.
     for number in [0x4000_0000, 0x4000_0001, 0x7fff_ffff, u64::from(u32::MAX)] {
         assert_eq!(system_call(&gpu, number, &[]), None, "call {number:#x}");
     }
@@ -221,11 +221,11 @@ fn mappings_of_its_own_are_the_end() {
     }
     let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     assert_eq!(system_call(&gpu, map, &[0, 4096, executable, anonymous, u64::MAX, 0]), None);
-    // What an order was, a moment ago.
+    // The calls of an earlier order.
     let again = [WINDOW, 4096, READ_WRITE, SHARED | FIXED, tally_engine::FIRST_FILE, 0x10_0000];
     assert_eq!(system_call(&gpu, map, &again), None);
     assert_eq!(system_call(&gpu, unmap, &[WINDOW, 4096]), None);
-    // A forged fence, of any number, from a thread that is not the main one.
+    // A forged fence with any number, from a thread other than the main thread.
     for sequence in 0..8 {
         assert_eq!(system_call(&gpu, unmap, &[sequence, 0]), None);
     }
@@ -236,7 +236,7 @@ fn mappings_of_its_own_are_the_end() {
     witness.ask();
 }
 
-/// Calls that are allowed are so only with harmless arguments.
+/// The allowed calls are allowed only with harmless arguments.
 #[test]
 fn signals_and_futexes_reach_nobody_else() {
     let gpu = Gpu::new();
@@ -252,7 +252,7 @@ fn signals_and_futexes_reach_nobody_else() {
             assert_eq!(system_call(&gpu, tkill, &[victim, signal]), None);
         }
     }
-    // FUTEX_FD to FUTEX_LOCK_PI2, but for the plain waits and wakes.
+    // FUTEX_FD to FUTEX_LOCK_PI2, except for the plain waits and wakes.
     for operation in (2..=13).filter(|operation| *operation != 9) {
         assert_eq!(system_call(&gpu, futex, &[WINDOW, operation]), None, "{operation}");
     }
@@ -262,7 +262,7 @@ fn signals_and_futexes_reach_nobody_else() {
     witness.ask();
 }
 
-/// Runs a kernel in a fresh VM until the VM is lost; the queue's fault.
+/// Runs a kernel in a fresh VM until the VM is lost, and returns the queue's fault.
 fn fault_of(gpu: &Gpu, code: &[u8]) -> Option<FaultKind> {
     let vm = Vm::new(gpu, 1);
     let (mut queue, stack) = (vm.queue(), vm.buffer(1, RW));
@@ -282,11 +282,11 @@ fn detours_are_the_end() {
     let gpu = Gpu::new();
     let mut witness = Witness::new(&gpu);
     assert_eq!(fault_of(&gpu, borrow_instruction()), Some(FaultKind::EngineLost));
-    // Or it could have a mapping approved and then not make it.
+    // Otherwise it could have a mapping approved and then not make it.
     assert_eq!(fault_of(&gpu, interrupt_main()), Some(FaultKind::EngineLost));
     assert_eq!(fault_of(&gpu, pivot_and_call()), Some(FaultKind::EngineLost));
     assert_eq!(fault_of(&gpu, pivot()), Some(FaultKind::PageFault));
-    // Kernels may be built without these two.
+    // The host's kernel may have been built without these two.
     let refused = [Some(FaultKind::EngineLost), Some(FaultKind::PageFault)];
     assert!(refused.contains(&fault_of(&gpu, call_32())));
     assert!(refused.contains(&fault_of(&gpu, call_vsyscall())));
@@ -294,7 +294,7 @@ fn detours_are_the_end() {
 }
 
 /// "it can claim that its queues faulted, or cause needless wake-ups, and no more":
-/// a process that damages itself is nobody else's matter.
+/// a process that damages itself affects no other.
 #[test]
 fn a_mess_stays_inside() {
     let gpu = Gpu::new();
@@ -307,7 +307,7 @@ fn a_mess_stays_inside() {
             queue.push(dispatch(entry, args, 8, Some((cell.va, round))));
         }
         witness.ask();
-        // Whatever has become of it: it answers, and it goes.
+        // Whatever its state, it answers and can be destroyed.
         assert_eq!(queue.query().status, answer_status::OK);
         assert_eq!(queue.destroy(), answer_status::OK);
         assert_eq!(vm.destroy(), answer_status::OK);
@@ -315,8 +315,7 @@ fn a_mess_stays_inside() {
     }
 }
 
-/// A mapping of an engine process: its address, by what /proc says of it. None
-/// where that cannot be read: engine processes are closed to all but root.
+/// The address of an engine process's mapping, found by its line in /proc, which only root can read.
 fn find_mapping(pid: u32, what: &[&str]) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("root may read it");
     let line = maps.lines().find(|line| what.iter().all(|what| line.contains(what)));
@@ -325,13 +324,13 @@ fn find_mapping(pid: u32, what: &[&str]) -> u64 {
     u64::from_str_radix(start, 16).expect("an address")
 }
 
-/// "Clients cannot write the table": the waiters page is there to be read only.
+/// "Clients cannot write the table": the waiters page is mapped read-only.
 #[test]
 #[ignore = "needs root"]
 fn the_waiters_page_cannot_be_written() {
     let gpu = Gpu::new();
     let vm = Vm::new(&gpu, 1);
-    // Before anything else of the guest's memory is mapped.
+    // Looked up before any other guest memory is mapped.
     let page = find_mapping(gpu.engines()[0], &["r--s", "memfd:guest"]);
     let mut queue = vm.queue();
     let (entry, args) = (vm.code(poke()), vm.kernarg(&[page, u64::MAX]));
@@ -343,7 +342,7 @@ fn the_waiters_page_cannot_be_written() {
 }
 
 /// "What an engine process says is taken only as a statement about its own VM":
-/// forged messages of every kind, once and for ever.
+/// forged messages of every kind, once and endlessly.
 #[test]
 #[ignore = "needs root"]
 fn forged_messages_harm_nobody_else() {
@@ -362,7 +361,7 @@ fn forged_messages_harm_nobody_else() {
                 let args = [mailbox + start as u64, bytes as u64 / 8, value, for_ever];
                 let (entry, args) = (vm.code(scribble()), vm.kernarg(&args));
                 queue.push(dispatch(entry, args, 1, None));
-                // Commands are answered all the same, the first of them while it happens.
+                // Commands are still answered, the first of them while it happens.
                 let mine = gpu.pages(1);
                 for _ in 0..3 {
                     let mapped = vm.map_at(WINDOW + (1 << 30), &[(mine, 1)], RW);
@@ -382,8 +381,8 @@ fn forged_messages_harm_nobody_else() {
     eventually("an honest count", || waiters.iter().all(|word| word.load(Ordering::SeqCst) == 0));
 }
 
-/// The process has nothing but the files of the guest's memory, cannot be traced,
-/// and has a filter on every thread.
+/// The process has no descriptors but the files of the guest's memory, cannot be
+/// traced, and has a filter on every thread.
 #[test]
 #[ignore = "needs root"]
 fn an_engine_process_has_nothing_else() {
@@ -397,7 +396,7 @@ fn an_engine_process_has_nothing_else() {
         let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
         filters.and_then(|count| count.trim().parse::<u32>().ok()).expect("a count")
     };
-    // The hub's own come along, and a container may have put one on everything already.
+    // It inherits the hub's filters, and a container may have put one on everything already.
     let inherited = filters(&gpu.proc_status());
     for thread in std::fs::read_dir(format!("/proc/{engine}/task")).unwrap().flatten() {
         let status = std::fs::read_to_string(thread.path().join("status")).unwrap();

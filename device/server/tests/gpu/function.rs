@@ -97,7 +97,7 @@ fn the_ring_goes_round() {
     for _ in 0..ENTRIES * 3 + 1 {
         assert_eq!(gpu.admin(&command(op::NOP, [0; 6])).status, answer_status::OK);
     }
-    // Counted when the answer is there.
+    // The count is raised after the answer is written.
     let answered = || gpu.status_page().answered.load(Ordering::Relaxed);
     let all = u64::from(ENTRIES) * 3 + 1;
     eventually("the last count", || answered() >= all);

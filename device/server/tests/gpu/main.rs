@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device behind PCI, driven without a kernel: a vfio-user client plays VMM
+//! Tests of the device behind PCI without a kernel: a vfio-user client acts as VMM
 //! and driver. Each test quotes the sentence of `device/SPEC.md` that it proves.
 
 mod bad;

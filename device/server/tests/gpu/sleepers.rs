@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cells that several VMs and the guest share: who is woken, and who is not
-//! disturbed.
+//! Cells that several VMs and the guest share: waiters are woken, and others are
+//! not disturbed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn vms_wake_each_other() {
     eventually("the last answer", || gpu.memory.word(first.bus + 8).load(Ordering::Acquire) == 1);
     assert_eq!(gpu.memory.word(second.bus).load(Ordering::Relaxed), 200);
     assert!(!a.is_lost() && !b.is_lost());
-    // Nobody waits any more, and so nobody is counted.
+    // Nothing waits any more, so all counts are 0.
     let waiters = &gpu.waiters_page().waiters;
     eventually("an empty waiters page", || {
         waiters.iter().all(|word| word.load(Ordering::SeqCst) == 0)
@@ -58,7 +58,7 @@ fn a_signal_without_a_sleeper_interrupts_nobody() {
         queue.push(nop(Some((cell.va, value))));
     }
     eventually("the signals", || gpu.memory.word(cell.bus).load(Ordering::Acquire) == 1000);
-    // Queues of the same VM that wait for each other are no matter of the guest.
+    // Queues of the same VM that wait for each other do not concern the guest.
     let mut other = vm.queue();
     for value in 1..=100 {
         other.push(wait_for(cell.va + 8, value));
@@ -80,8 +80,8 @@ fn a_sleeper_is_interrupted_once() {
     let gpu = Gpu::new();
     let vm = Vm::new(&gpu, 1);
     let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
-    // Two sleepers: buckets of one word are looked at upwards, so who has heard of the second cell has
-    // heard of all that was signalled at the first.
+    // Two sleepers: the device looks at the buckets of one word upwards, so after the second cell's interrupt
+    // all earlier signals of the first have been seen.
     let (first, second) = (waiters_index(cell.va), waiters_index(cell.va + 8));
     let word = |at| gpu.memory.word(cell.bus + at);
     let waiters = [first, second].map(|bucket| &gpu.waiters_page().waiters[bucket]);
@@ -100,7 +100,7 @@ fn a_sleeper_is_interrupted_once() {
         queue.push(nop(Some((cell.va, round))));
         queue.push(nop(Some((cell.va + 8, round))));
         eventually("the other bit", || signalled.load(Ordering::SeqCst) & last != 0);
-        // The interrupt comes after the bit.
+        // The interrupt follows the bit.
         eventually("both interrupts", || interrupts() >= before + 2 * round);
         assert_eq!(interrupts() - before, 2 * round, "one for each sleeper");
         signalled.fetch_and(!(bit | last), Ordering::SeqCst);
@@ -128,7 +128,7 @@ fn a_host_write_wakes_queues() {
             eventually("parking", || parked(&first) && parked(&second));
         }
         gpu.memory.word(cell.bus).store(round, Ordering::SeqCst);
-        // This does as the driver does: the device never polls a counter.
+        // The same as the driver does, since the device never polls a counter.
         let bucket = waiters_index(cell.va) as u32;
         if gpu.waiters_page().waiters[bucket as usize].load(Ordering::SeqCst) != 0 {
             gpu.write32(regs::WAKE, bucket);
@@ -140,8 +140,8 @@ fn a_host_write_wakes_queues() {
 }
 
 /// "The waiter increments the word, executes a full fence, reads the cell again": a
-/// write that comes after a queue has parked and before the device has counted it
-/// sees a word of zero, and wakes it all the same.
+/// write after a queue has parked and before the device has counted it sees a word
+/// of zero, and the queue is still woken.
 #[test]
 fn a_write_before_the_count_is_not_lost() {
     let gpu = Gpu::new();
@@ -153,7 +153,7 @@ fn a_write_before_the_count_is_not_lost() {
     queue.push(wait_for(cells.va + 8, 1));
     queue.push(nop(Some((cells.va + 16, 1))));
     eventually("the kernel", || word(0).load(Ordering::Acquire) == 1);
-    // The hub stands still while the queue parks, and so cannot count it.
+    // The hub is stopped while the queue parks, and so cannot count it.
     gpu.signal(libc::SIGSTOP);
     eventually("the hub stands still", || gpu.is_stopped());
     word(0).store(2, Ordering::SeqCst);
@@ -175,7 +175,7 @@ fn an_unmet_wait_on_an_orphaned_cell_loses_its_vm() {
         let (mut queue, cells) = (vm.queue(), vm.buffer(1, RW));
         let orphan =
             |address, bytes| vm.command(op::VM_ORPHAN, 0, 0, [address, bytes, 0, 0, 0, 0]).status;
-        // What was unmapped since is an address like any other.
+        // After an unmapping the address is like any other.
         let old = vm.buffer(1, RW);
         assert_eq!(orphan(old.va, 4096), answer_status::OK);
         assert_eq!(vm.unmap(old.va, 1), answer_status::OK);
@@ -228,14 +228,14 @@ fn orphaned_ranges_are_checked_and_counted() {
         assert_eq!(orphan(WINDOW + index * 64, 8), answer_status::OK);
     }
     assert_eq!(orphan(WINDOW + (1 << 30), 8), answer_status::NO_SPACE);
-    // One that joins others makes room.
+    // A range that joins others makes room.
     assert_eq!(orphan(WINDOW, 256), answer_status::OK);
     assert_eq!(orphan(WINDOW + (1 << 30), 8), answer_status::OK);
     assert!(!vm.is_lost());
 }
 
-/// "the driver … in the waiters page, in the word of the cell's bucket": a VM
-/// that goes no longer counts.
+/// "the driver … in the waiters page, in the word of the cell's bucket": a VM that
+/// ends is no longer counted.
 #[test]
 fn a_vm_that_goes_is_not_counted() {
     let gpu = Gpu::new();

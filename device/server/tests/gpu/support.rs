@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A driver for tests: what a kernel module would do, over a vfio-user client.
+//! A driver for tests, which does a kernel module's work over a vfio-user client.
 
 use std::fs::File;
 use std::io::Read;
@@ -25,15 +25,15 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const MEMORY: u64 = 256 << 20;
 /// Commands of the admin ring.
 pub const ENTRIES: u32 = 64;
-/// The time that anything may take before a test fails.
+/// The time that any operation may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-// The ring is not at 0x1000, a number that random commands use as an address.
+// The ring is not at 0x1000, which random commands use as an address.
 const RING: u64 = 0x8000;
 const ANSWER_SLOTS: u64 = 0x2000;
 const WAITERS: u64 = 0x6000;
 const STATUS: u64 = 0x7000;
-/// What `page` hands out begins here.
+/// The first bus address that `pages` hands out.
 const FREE: u64 = 0x10_0000;
 
 /// The guest's memory: a memfd, mapped here, and lent to the device.
@@ -49,7 +49,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub fn new(bytes: u64) -> Self {
-        // SAFETY: plain calls; what they return is checked.
+        // SAFETY: plain calls, whose results are checked.
         unsafe {
             let fd = libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC);
             assert!(fd >= 0, "memfd");
@@ -75,7 +75,7 @@ impl Memory {
 
     pub fn write(&self, address: u64, bytes: &[u8]) {
         assert!(address + bytes.len() as u64 <= MEMORY);
-        // SAFETY: in the mapping; nobody else uses these bytes meanwhile.
+        // SAFETY: in the mapping; nothing else uses these bytes meanwhile.
         unsafe {
             let to = self.base.add(address as usize);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -83,7 +83,7 @@ impl Memory {
     }
 }
 
-/// A device with its process, as a driver has it.
+/// A device process and the driver's side of it.
 pub struct Gpu {
     pub client: Mutex<Client>,
     pub memory: Memory,
@@ -97,7 +97,7 @@ pub struct Gpu {
 /// The driver's side of the admin ring.
 struct Ring {
     tail: u32,
-    /// For each slot of the answers: the command that was given last, if it is.
+    /// For each slot of the answers: the command that was given last, if any.
     last: [Option<u32>; ANSWERS as usize],
 }
 
@@ -114,7 +114,7 @@ pub struct Sent {
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
-/// Waits for something to become true.
+/// Waits until `done` returns true.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !done() {
@@ -131,12 +131,12 @@ impl Gpu {
         gpu
     }
 
-    /// A device as after power-on.
+    /// A device after power-on.
     pub fn off(options: &[&str]) -> Self {
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = format!("tally-gpu-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
-        // A process of this number that was killed may have left one.
+        // A killed process with the same number may have left a folder.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("socket");
@@ -166,7 +166,7 @@ impl Gpu {
             client: Mutex::new(client),
             memory,
             process,
-            // SAFETY: ours, and nobody else's.
+            // SAFETY: just made, and owned only by this.
             eventfd: unsafe { File::from_raw_fd(eventfd) },
             folder,
             free: AtomicU64::new(FREE),
@@ -211,7 +211,7 @@ impl Gpu {
         self.client().region_write(VFIO_PCI_CONFIG_REGION_INDEX, offset, &bytes).unwrap();
     }
 
-    /// Writes the addresses and enables; whether the device took them.
+    /// Writes the addresses and enables the device. Returns whether it accepted them.
     pub fn enable(&self) -> bool {
         self.write64(regs::ADMIN_RING, RING);
         self.write64(regs::ADMIN_ANSWERS, ANSWER_SLOTS);
@@ -252,7 +252,7 @@ impl Gpu {
         assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 
-    /// Whether all threads of the device's process are stopped: a signal reaches one after the other.
+    /// Whether all threads of the device's process are stopped. A signal reaches them one after the other.
     pub fn is_stopped(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
         threads.flatten().all(|thread| {
@@ -266,7 +266,7 @@ impl Gpu {
         std::fs::read_dir(format!("/proc/{}/{what}", self.process.id())).unwrap().count()
     }
 
-    /// What /proc says of the device's process.
+    /// The status file of the device's process in /proc.
     pub fn proc_status(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap()
     }
@@ -283,7 +283,7 @@ impl Gpu {
         engines
     }
 
-    /// Interrupts by the status page, where there was no reason for one but answers: each is counted
+    /// The number of interrupts in the status page, if answers were the only reason for them: each is counted
     /// soon after its answer.
     pub fn answers_interrupts(&self) -> u64 {
         let interrupts = &self.status_page().interrupts;
@@ -301,14 +301,14 @@ impl Gpu {
         eventfd.read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
     }
 
-    /// Bus addresses of fresh zero pages in one piece.
+    /// Bus address of fresh contiguous zero pages.
     pub fn pages(&self, count: u64) -> u64 {
         let address = self.free.fetch_add(count * 4096, Ordering::Relaxed);
         assert!(address + count * 4096 <= MEMORY, "the guest's memory is used up");
         address
     }
 
-    /// Publishes a command, once the one before it of the same VM is answered.
+    /// Publishes a command, once the previous one of the same VM is answered.
     pub fn submit(&self, command: &Command) -> Sent {
         let mut ring = self.ring.lock().unwrap();
         let slot = if command.vm <= MAX_VMS { command.vm as usize } else { 0 };
@@ -318,7 +318,7 @@ impl Gpu {
         self.publish(&mut ring, slot, command)
     }
 
-    /// Publishes a command although the one before it may not be answered.
+    /// Publishes a command although the previous one may not be answered.
     pub fn submit_early(&self, command: &Command) {
         let mut ring = self.ring.lock().unwrap();
         self.publish(&mut ring, command.vm as usize, command);
@@ -346,7 +346,7 @@ impl Gpu {
         Some(Answer::read_from_bytes(words.as_bytes()).unwrap())
     }
 
-    /// Does a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub fn admin(&self, command: &Command) -> Answer {
         let sent = self.submit(command);
         let mut answer = None;
@@ -360,7 +360,7 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // The device ends when its VMM goes; a test that failed must not leave it.
+        // The device ends with its VMM; a failed test must not leave it running.
         let _ = self.client().shutdown();
         let until = Instant::now() + Duration::from_secs(5);
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {

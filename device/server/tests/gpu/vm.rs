@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A driver's view of VMs and queues, packets, and kernels in machine code.
+//! The driver's side of VMs and queues, packets, and kernels in machine code.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -50,13 +50,13 @@ impl<'a> Vm<'a> {
         self.command(op::VM_DESTROY, 0, 0, [0; 6]).status
     }
 
-    /// Free VAs.
+    /// Reserves free VAs.
     pub fn reserve(&self, pages: u64) -> u64 {
-        // A page between: what runs over the end is a fault.
+        // A page in between, so that an access beyond the end faults.
         self.next.fetch_add((pages + 1) * 4096, Ordering::Relaxed)
     }
 
-    /// Maps extents of {bus address, pages} at `va`; the status.
+    /// Maps extents of {bus address, pages} at `va`. Returns the status.
     pub fn map_at(&self, va: u64, extents: &[(u64, u64)], access: u32) -> u32 {
         let list = self.gpu.pages(1);
         let words: Vec<u64> =
@@ -85,7 +85,7 @@ impl<'a> Vm<'a> {
         Buffer { va, bus }
     }
 
-    /// A kernel's code in the VM; its entry.
+    /// Puts a kernel's code into the VM. Returns its entry.
     pub fn code(&self, code: &[u8]) -> u64 {
         let buffer = self.buffer(1, RX);
         self.gpu.memory.write(buffer.bus, code);
@@ -115,7 +115,7 @@ impl<'a> Vm<'a> {
         Queue { gpu: self.gpu, vm: self.id, id, control, ring, tail: 0 }
     }
 
-    /// Waits until the VM's bit is set among the lost ones, and takes it.
+    /// Waits until the VM's bit is set among the lost ones, and clears it.
     pub fn await_loss(&self) {
         let lost = &self.gpu.status_page().lost[self.id as usize / 64];
         let bit = 1 << (self.id % 64);
@@ -129,7 +129,7 @@ impl<'a> Vm<'a> {
     }
 }
 
-/// A queue. It lives until it is destroyed.
+/// A queue, which lives until it is destroyed.
 pub struct Queue<'a> {
     pub gpu: &'a Gpu,
     vm: u32,
@@ -166,7 +166,7 @@ impl Queue<'_> {
         self.command(op::QUEUE_QUERY)
     }
 
-    /// State, and fault.
+    /// State and fault of the queue.
     pub fn state(&self) -> (u32, Option<FaultKind>) {
         let answer = self.query();
         assert_eq!(answer.status, answer_status::OK);
@@ -273,7 +273,7 @@ kernels! {
         "mov qword ptr [rdx], 1",
         "2: pause",
         "jmp 2b";
-    /// Stores 1 to args[0] and goes on until args[0] is 2.
+    /// Stores 1 to args[0] and runs until args[0] is 2.
     until_told:
         "mov rsi, [rdi + 8]",
         "mov rdx, [rsi]",
@@ -282,7 +282,7 @@ kernels! {
         "cmp qword ptr [rdx], 2",
         "jne 2b",
         "ret";
-    /// *args[0] = args[1], with no check of anything.
+    /// *args[0] = args[1], without any check.
     poke:
         "mov rsi, [rdi + 8]",
         "mov rdx, [rsi]",

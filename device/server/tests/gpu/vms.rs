@@ -108,8 +108,8 @@ fn null_memory_begins_as_zero() {
     assert_eq!(gpu.memory.word(out.bus).load(Ordering::Relaxed), 0, "forgotten");
 }
 
-/// "the writable NULL memory of all VMs becomes more than the device has for it": a VM that has all
-/// takes it from others, and they have it when it was unmapped, or has ended.
+/// "the writable NULL memory of all VMs becomes more than the device has for it": a VM that has all of it
+/// leaves none for others, which can have it after it was unmapped, or after that VM has ended.
 #[test]
 fn vms_share_the_null_memory() {
     let gpu = Gpu::off(&["--null-mib", "1"]);
@@ -125,7 +125,7 @@ fn vms_share_the_null_memory() {
     assert_eq!(first.unmap(WINDOW + (1 << 30), 100), answer_status::OK);
     assert_eq!(map(&second, 0, 101), answer_status::NO_SPACE);
     assert_eq!(map(&second, 0, 100), answer_status::OK);
-    // What replaces some of it is no more than before.
+    // Replacing a part of it takes no more than before.
     assert_eq!(map(&second, 50, 50), answer_status::OK);
     assert_eq!(first.destroy(), answer_status::OK);
     assert_eq!(map(&second, 100, 156), answer_status::OK);
@@ -182,7 +182,7 @@ fn an_endless_kernel_ends_with_its_queue() {
     assert_eq!(queue.destroy(), answer_status::OK);
     vm.await_loss();
     assert_eq!(gpu.memory.word(cell.bus + 8).load(Ordering::Relaxed), 0);
-    // The same with the whole VM.
+    // The same, ending the whole VM.
     let (mut queue, cell) = (other.queue(), other.buffer(1, RW));
     let (entry, args) = (other.code(endless()), other.kernarg(&[cell.va]));
     queue.push(dispatch(entry, args, 1, Some((cell.va + 8, 1))));
