@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links libze_tally.so so that it is never unloaded, and with what a round trip runs in one place.
+//! Links libze_tally.so so that it is never unloaded, and so that the functions of a round trip are side by side.
 //!
-//! Loader 1.8 closes a driver whose zeInit failed and goes on to call through its tables. And the
-//! driver's own threads, thread-local destructors and signal handlers may outlive a dlclose.
+//! Loader 1.8 closes a driver whose zeInit failed and still calls through its tables. Besides, the driver's
+//! own threads, thread-local destructors and signal handlers may outlive a dlclose.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

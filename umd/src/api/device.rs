@@ -19,19 +19,19 @@ use crate::error::Result;
 use crate::identity::{INTEL, Identity, OWN_IP_VERSION};
 use crate::settings;
 
-/// Most bytes of a kernel's arguments.
+/// The most bytes of a kernel's arguments.
 pub const MAX_ARGUMENT_BYTES: u32 = 4096;
 
-/// Bits of kernel timestamps that the device's properties name. The device counts with 64; clients
-/// compute the mask as `(1 << bits) - 1`, which 64 would break, and 63 last for 292 years.
+/// Valid bits of kernel timestamps in the device's properties. The device counts with 64 bits. Clients
+/// compute the mask as `(1 << bits) - 1`, which 64 would break, and 63 bits last for 292 years.
 const KERNEL_TIMESTAMP_BITS: u32 = 63;
 
-/// Images and samplers that every kernel can have as arguments. More work as well, as far as the
-/// arguments' bytes go.
+/// Images and samplers that every kernel can have as arguments. More work as well, up to the limit of the
+/// arguments' bytes.
 const IMAGE_ARGS: u32 = 128;
 const SAMPLERS: u32 = 16;
 
-/// Most bytes from row to row of an image in memory that the program has allocated.
+/// The largest row pitch in bytes of an image in memory that the program has allocated.
 const MAX_PITCH: usize = 1 << 30;
 
 api! {
@@ -243,9 +243,9 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetMemoryAccessProperties`. Memory that was not allocated by the driver
-    /// ("system") is reached where the device is in the process; the tables of one behind a kernel
-    /// module hold what was bound for it.
+    /// Spec: `zeDeviceGetMemoryAccessProperties`. A device in the process reaches memory that was not
+    /// allocated by the driver ("system"); a device behind a kernel module reaches only memory that was
+    /// bound for it.
     fn zeDeviceGetMemoryAccessProperties(
         call,
         hDevice: ze_device_handle_t,
@@ -286,7 +286,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetImageProperties`. Programs are known to ask with the stype of an image's
+    /// Spec: `zeDeviceGetImageProperties`. Some programs call it with the stype of an image's
     /// properties.
     fn zeDeviceGetImageProperties(
         call,
@@ -392,15 +392,15 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDevicePciGetPropertiesExt`. The device in this process is on no bus: address 0, and
-    /// -1 for what is not known.
+    /// Spec: `zeDevicePciGetPropertiesExt`. The device in this process is on no bus: its address is 0, and
+    /// unknown values are -1.
     fn zeDevicePciGetPropertiesExt(
         call,
         hDevice: ze_device_handle_t,
         pPciProperties: *mut ze_pci_ext_properties_t,
     ) {
         let device = call.handle(hDevice, "hDevice")?;
-        // The conformance suite's helper asks without an stype.
+        // The conformance suite's helper passes no stype.
         let (out, _) = call.raw_properties(pPciProperties, "pPciProperties", &[])?;
         let [domain, bus, slot, function] = device.backend().pci_address().unwrap_or_default();
         out.address = ze_pci_address_ext_t { domain, bus, device: slot, function };
@@ -444,7 +444,7 @@ api! {
     }
 }
 
-/// The two-call way for a list that has one entry: where to write it, if it is asked for.
+/// The two-call protocol for a list with one entry: the place for the entry, if it is asked for.
 pub(super) fn one<'c, T: Chained>(
     call: super::Call<'c>,
     count: *mut u32,
@@ -457,7 +457,7 @@ pub(super) fn one<'c, T: Chained>(
     if wanted { call.properties(out, name).map(Some) } else { Ok(None) }
 }
 
-/// Whether a device reaches the memory of another.
+/// Whether a device can access the memory of another.
 fn reaches(device: &Device, peer: &Device) -> bool {
     std::ptr::eq(device.gpu(), peer.gpu())
 }
@@ -491,7 +491,7 @@ pub(super) fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz:
     out.maxCommandQueuePriority = 0;
     out.numThreadsPerEU = 1;
     out.physicalEUSimdWidth = info.simd_lanes;
-    // A slice is what a sub-device has.
+    // Each sub-device is one slice.
     out.numSlices = device.parts().len().max(1) as u32;
     out.numSubslicesPerSlice = 1;
     out.numEUsPerSubslice = device.execution_units() / out.numSlices;
@@ -509,7 +509,7 @@ pub(super) fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz:
 /// The device's own name.
 pub(super) const NAME: &str = "Tally virtual GPU";
 
-/// Gives properties the name and the numbers of another GPU. A sub-device has its share of the slices.
+/// Puts the name and the numbers of another GPU into properties. A sub-device has its share of the slices.
 fn pass_for(identity: &Identity, device: &Device, out: &mut ze_device_properties_t) {
     set_name(&mut out.name, identity.name);
     out.vendorId = INTEL;
@@ -523,7 +523,7 @@ fn pass_for(identity: &Identity, device: &Device, out: &mut ze_device_properties
     out.numEUsPerSubslice = units;
 }
 
-/// Execution units that a device says it has.
+/// The number of execution units that a device reports.
 fn execution_units(device: &Device) -> u32 {
     match settings::get().device_as {
         None => device.execution_units(),
@@ -534,12 +534,12 @@ fn execution_units(device: &Device) -> u32 {
     }
 }
 
-/// Parts that the device was divided into of which this is one; 1 for a root device.
+/// The number of sub-devices of this sub-device's root device; 1 for a root device.
 fn siblings(device: &Device) -> u32 {
     device.parent().map_or(1, |root| root.parts().len().max(1) as u32)
 }
 
-/// Writes a name that is shorter than its field, with its NUL.
+/// Writes a name that is shorter than its field, with a NUL.
 pub(super) fn set_name(field: &mut [c_char], name: &str) {
     field.fill(0);
     for (to, from) in field.iter_mut().zip(name.bytes()) {

@@ -20,7 +20,7 @@ use crate::error::{self, Error, Result};
 /// The version of the specification that the driver's functions and structures follow.
 pub(crate) const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
 
-/// An extension, and the functions without which there is no point in claiming it.
+/// An extension, and the functions without which it is not offered.
 struct Extension {
     name: &'static str,
     version: u32,
@@ -87,7 +87,7 @@ const EXTENSIONS: &[Extension] = &[
         tally_ze::ZE_RECORD_REPLAY_GRAPH_EXT_NAME,
         &["zeCommandListBeginGraphCaptureExt", "zeCommandListAppendGraphExt"],
     ),
-    // The name that it had before.
+    // The extension's former name.
     extension("ZE_experimental_record_replay_graph", &["zeGraphCreateExp"]),
     extension(
         tally_ze::ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME,
@@ -147,7 +147,7 @@ api! { always
         call.list(pCount, phDrivers, "pCount", [Driver::init()?])
     }
 
-    /// Spec: `zeDriverGetLastErrorDescription`. On the calling thread; good until its next error.
+    /// Spec: `zeDriverGetLastErrorDescription`. Of the calling thread; valid until its next error.
     fn zeDriverGetLastErrorDescription(
         call,
         hDriver: ze_driver_handle_t,
@@ -194,7 +194,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDriverGetIpcProperties`. Everything, where the system has files for memory.
+    /// Spec: `zeDriverGetIpcProperties`. Everything is supported if the system has files for memory.
     fn zeDriverGetIpcProperties(
         call,
         hDriver: ze_driver_handle_t,
@@ -222,7 +222,7 @@ api! {
         call.list(pCount, pExtensionProperties, "pCount", extensions())
     }
 
-    /// Spec: `zeDriverGetExtensionFunctionAddress`. Knows core functions too.
+    /// Spec: `zeDriverGetExtensionFunctionAddress`. Finds core functions, too.
     fn zeDriverGetExtensionFunctionAddress(
         call,
         hDriver: ze_driver_handle_t,
@@ -234,7 +234,7 @@ api! {
     }
 }
 
-/// Looks a function up, core's or of an extension.
+/// Looks up a function of the core or of an extension.
 pub(super) fn function_address(
     call: Call<'_>,
     name: *const c_char,

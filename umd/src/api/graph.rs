@@ -39,7 +39,7 @@ api! {
         let graph = Graph::create(list.context(), false);
         let raw: ze_graph_handle_t = handle::create(graph.clone())?;
         graph.begin(list, (hCommandList, raw)).inspect_err(|_| {
-            // The handle is not yet known outside this call.
+            // No other thread knows the handle yet.
             let _ = call.destroy(raw, "hGraph");
         })
     }
@@ -61,7 +61,7 @@ api! {
         answer(list.capture().is_some())
     }
 
-    /// Spec: `zeCommandListEndGraphCaptureExt`. The graph is handed out also when it is invalid.
+    /// Spec: `zeCommandListEndGraphCaptureExt`. The graph is returned even if it is invalid.
     fn zeCommandListEndGraphCaptureExt(
         call,
         list @ hCommandList: ze_command_list_handle_t,
@@ -70,7 +70,7 @@ api! {
     ) {
         no_extensions(call, pNext)?;
         let capture = list.capture();
-        // Like Intel's driver: the application has the handle, whatever it says.
+        // The same as in Intel's driver: the application has the handle, whatever it passes here.
         let is_known = capture.as_ref().is_some_and(|(graph, _)| graph.is_applications());
         let out = match call.optional_out(phGraph) {
             None if is_known => {
@@ -115,13 +115,13 @@ api! {
         Ok(())
     }
 
-    /// The function of Intel's driver: until the capture is resumed, what is appended to its lists is
-    /// submitted, as to others.
+    /// The function of Intel's driver: until the capture is resumed, commands that are appended to its lists are
+    /// submitted, as with other lists.
     fn zeGraphPauseCaptureExt(call, hGraph: ze_graph_handle_t) {
         call.handle(hGraph, "hGraph")?.pause(true)
     }
 
-    /// Has the meaning that it has in Intel's driver.
+    /// The same as in Intel's driver.
     fn zeGraphResumeCaptureExt(call, hGraph: ze_graph_handle_t) {
         call.handle(hGraph, "hGraph")?.pause(false)
     }
@@ -202,7 +202,7 @@ api! {
             .map_err(|error| Error::invalid(format!("filePath: {path:?}: {error}")))
     }
 
-    /// Spec: `zeExecutableGraphDestroyExt`. What was submitted is completed all the same.
+    /// Spec: `zeExecutableGraphDestroyExt`. Submitted executions still complete.
     fn zeExecutableGraphDestroyExt(call, hGraph: ze_executable_graph_handle_t) {
         call.destroy(hGraph, "hGraph")
     }

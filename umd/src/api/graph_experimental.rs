@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Graphs under the names that they had before Level Zero took them up. Intel's driver keeps them, and
-//! programs that are older than the extension, Intel's benchmarks among them, look for no others. The
-//! arguments are in another order, and answers have numbers of their own.
+//! Graphs under their names from before Level Zero adopted them. Intel's driver keeps these names, and programs
+//! that are older than the extension, Intel's benchmarks among them, look for no others. The arguments are in a
+//! different order, and results have their own numbers.
 
 use std::ffi::{c_char, c_void};
 
@@ -20,7 +20,7 @@ macro_rules! renamed {
             #[doc = concat!("The older name of [`graph::", stringify!($function), "`].")]
             ///
             /// # Safety
-            /// That of the newer one.
+            /// The same as for the newer function.
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> ze_result_t {
                 // SAFETY: the caller keeps the same promises.
                 let result = unsafe { graph::$function($($passed),*) };
@@ -71,7 +71,7 @@ renamed! {
     ) => zeGraphDumpContentsExt(hGraph, filePath, pNext);
 }
 
-/// An answer with its older number.
+/// A result with its older number.
 fn renumbered(result: ze_result_t) -> ze_result_t {
     match result {
         ze_result_t::ZE_RESULT_QUERY_TRUE => QUERY_TRUE_EXP,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images. How they are copied is in [`super::list::image`].
+//! Images. [`super::list::image`] copies them.
 
 use std::ffi::c_void;
 
@@ -14,7 +14,7 @@ use crate::handle;
 
 api! {
     /// Spec: `zeImageGetProperties`. With ze_image_format_support_ext_properties_t an unsupported
-    /// format is an answer, not an error.
+    /// format is a result, not an error.
     fn zeImageGetProperties(
         call,
         hDevice: ze_device_handle_t,
@@ -61,7 +61,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeImageDestroy`. The memory goes when what was submitted has no use for it any more.
+    /// Spec: `zeImageDestroy`. The memory is freed once no submitted work uses it any more.
     fn zeImageDestroy(call, hImage: ze_image_handle_t) {
         let until = call.handle(hImage, "hImage")?.unfinished()?;
         call.take(hImage, "hImage")?.destroy(until);
@@ -119,7 +119,7 @@ api! {
         links.try_for_each(|link| external::answer(call, context, image.exportable(), link))
     }
 
-    /// Spec: `zeImageGetDeviceOffsetExp`. The number that stands for the image in kernels.
+    /// Spec: `zeImageGetDeviceOffsetExp`. The number by which kernels name the image.
     fn zeImageGetDeviceOffsetExp(
         call,
         hImage: ze_image_handle_t,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handles of memory, event pools and counter-based events for other processes.
 //!
-//! A handle is 64 bytes that may be sent by any means. Opening one needs the process that made it to be
-//! alive and of the same user.
+//! A handle is 64 bytes that may be sent by any means. It can be opened while the process that made it is
+//! alive, if that process belongs to the same user.
 
 use std::ffi::{c_char, c_void};
 use std::fs::File;
@@ -24,8 +24,8 @@ use crate::ipc::{event, memory};
 type Bytes = [c_char; ZE_MAX_IPC_HANDLE_SIZE];
 
 api! {
-    /// Spec: `zeMemGetIpcHandle`. The handle stands for the whole allocation. For a reserved address it
-    /// stands for the physical memory object, from the page at which the mapping there begins.
+    /// Spec: `zeMemGetIpcHandle`. The handle refers to the whole allocation. For a reserved address it
+    /// refers to the physical memory object, from the page at which the mapping there begins.
     fn zeMemGetIpcHandle(
         call,
         hContext: ze_context_handle_t,
@@ -92,7 +92,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeMemCloseIpcHandle`. The device must have no use for the memory any more.
+    /// Spec: `zeMemCloseIpcHandle`. The device must not use the memory any more.
     fn zeMemCloseIpcHandle(call, hContext: ze_context_handle_t, ptr: *const c_void) {
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
@@ -101,7 +101,7 @@ api! {
         memory::close(context.vm(), context.id(), ptr as u64)
     }
 
-    /// Spec: `zeMemGetFileDescriptorFromIpcHandleExp`. The file holds the handle; the application
+    /// Spec: `zeMemGetFileDescriptorFromIpcHandleExp`. The file contains the handle; the application
     /// closes it.
     fn zeMemGetFileDescriptorFromIpcHandleExp(
         call,
@@ -120,7 +120,7 @@ api! {
     }
 
     /// Spec: `zeMemGetIpcHandleFromFileDescriptorExp`, for files that memory of this process was
-    /// exported to, and for those of the function above.
+    /// exported to, and for files of zeMemGetFileDescriptorFromIpcHandleExp.
     fn zeMemGetIpcHandleFromFileDescriptorExp(
         call,
         hContext: ze_context_handle_t,
@@ -299,7 +299,7 @@ fn close_event(call: Call<'_>, event: ze_event_handle_t) -> Result {
     call.take(event, "hEvent").map(drop)
 }
 
-/// A file without a name that holds a handle.
+/// A file without a name that contains a handle.
 fn file_of(data: Bytes) -> Result<File> {
     let failed = || {
         let code = ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
@@ -316,17 +316,17 @@ fn file_of(data: Bytes) -> Result<File> {
     Ok(file)
 }
 
-/// The application's file, for the time of a call.
+/// The application's file, borrowed for a call.
 fn borrowed(fd: u64) -> Result<ManuallyDrop<File>> {
     match i32::try_from(fd).ok().filter(|fd| *fd >= 0) {
-        // SAFETY: borrowed for this call, in which the application keeps it; one that is not open
-        // only makes what is asked of it fail.
+        // SAFETY: borrowed for this call, during which the application keeps it; on a descriptor that is
+        // not open all operations fail.
         Some(fd) => Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })),
         None => Err(Error::invalid(format!("handle: {fd} is no file descriptor"))),
     }
 }
 
-/// The handle that a file holds.
+/// The handle that a file contains.
 fn handle_in(file: &File) -> Result<Bytes> {
     let mut bytes = [0; ZE_MAX_IPC_HANDLE_SIZE];
     file.read_exact_at(&mut bytes, 0).map_err(|_| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command lists: their creation, use and properties. The appends are in the folder.
+//! Command lists: their creation, use and properties. The appends are in the folder `list`.
 
 use std::ffi::c_void;
 
@@ -82,7 +82,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeCommandListDestroy`. What was submitted is completed all the same.
+    /// Spec: `zeCommandListDestroy`. Submitted commands still complete.
     fn zeCommandListDestroy(call, hCommandList: ze_command_list_handle_t) {
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         call.take(hCommandList, "hCommandList")?.destroy();
@@ -257,7 +257,7 @@ api! {
     }
 }
 
-/// A handle for a list, by which the hang report names it.
+/// A new handle for a list, by which the hang report names the list.
 fn named(call: Call<'_>, list: List) -> Result<ze_command_list_handle_t> {
     let raw: ze_command_list_handle_t = handle::create(list)?;
     call.handle(raw, "phCommandList")?.name(raw);
@@ -273,12 +273,12 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Makes one that has a signal event only.
+    /// Only a signal event.
     pub fn of_signal(signal: ze_event_handle_t) -> Self {
         Self { signal, count: 0, waits: std::ptr::null() }
     }
 
-    /// None.
+    /// No events.
     pub fn none() -> Self {
         Self::of_signal(ze_event_handle_t::NULL)
     }
@@ -306,8 +306,8 @@ impl Events {
     }
 }
 
-/// Looks up the events and appends a command, by the fast path where there is one; in synchronous mode
-/// waits for it. `command` is known at each call, so only the arm that it needs is left there.
+/// Looks up the events and appends a command, by the fast path if there is one; in synchronous mode waits for
+/// it. `command` is known at each call, so only the arm that it needs remains there.
 #[inline(always)]
 pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     let is_appended = match *command {
@@ -325,8 +325,8 @@ pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events:
     list.settle()
 }
 
-/// Looks up the events and appends a command by the fast path; false: it has to take the general one. Without
-/// the wait in synchronous mode.
+/// Looks up the events and appends a command by the fast path, without the wait of synchronous mode. False: the
+/// command has to take the general path.
 #[inline(always)]
 pub(super) fn append_fast(
     call: Call<'_>,
@@ -337,14 +337,14 @@ pub(super) fn append_fast(
     list.append_fast(command, events.signal(call)?, events.waits(call)?)
 }
 
-/// Looks up the events and appends a command by the general path, without the wait in synchronous mode.
+/// Looks up the events and appends a command by the general path, without the wait of synchronous mode.
 #[inline]
 fn append_general(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     let mut waits = events.waits(call)?;
     list.append(command, events.signal(call)?, &mut waits)
 }
 
-/// Refuses extensions of an append: none is known.
+/// Refuses extensions of an append, since none is known.
 pub(super) fn no_extensions(call: Call<'_>, next: *const c_void) -> Result {
     match call.chain(next).next() {
         None => Ok(()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unified shared memory.
 //!
-//! All kinds are the same memory here, which host and device reach at one address. They differ only in
+//! All kinds are the same memory here, which host and device access at the same address. They differ only in
 //! the properties that they report.
 
 use std::ffi::{c_int, c_void};
@@ -80,7 +80,7 @@ api! {
         allocate(call, context, Request { size, alignment, extensions, kind, device: None }, pptr)
     }
 
-    /// Spec: `zeMemFree`. The device must have no use for the memory any more.
+    /// Spec: `zeMemFree`. The device must not use the memory any more.
     fn zeMemFree(call, hContext: ze_context_handle_t, ptr: *mut c_void) {
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
@@ -89,8 +89,8 @@ api! {
         context.free(ptr as u64)
     }
 
-    /// Spec: `zeMemFreeExt`. What "commands that use the memory" are cannot be told here, so the
-    /// policies go by all that was submitted. With both, it blocks: nothing is left to defer then.
+    /// Spec: `zeMemFreeExt`. The "commands that use the memory" are not known here, so the policies apply to
+    /// all submitted commands. With both policies it blocks, which leaves nothing to defer.
     fn zeMemFreeExt(
         call,
         hContext: ze_context_handle_t,
@@ -115,7 +115,7 @@ api! {
         }
     }
 
-    /// Spec: `zeMemGetAllocProperties`. Memory of other contexts is known too; all contexts can use it.
+    /// Spec: `zeMemGetAllocProperties`. Memory of other contexts is known, too, since all contexts can use it.
     fn zeMemGetAllocProperties(
         call,
         hContext: ze_context_handle_t,
@@ -170,8 +170,8 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeMemSetAtomicAccessAttributeExp`. All memory here knows all atomics; what is asked for
-    /// is remembered and has no other effect.
+    /// Spec: `zeMemSetAtomicAccessAttributeExp`. All memory supports all atomics here; the attributes are
+    /// remembered and have no other effect.
     fn zeMemSetAtomicAccessAttributeExp(
         call,
         hContext: ze_context_handle_t,
@@ -230,7 +230,7 @@ api! {
     }
 }
 
-/// The allocation that attributes are about; none: they are about memory of the system.
+/// The allocation that attributes apply to; none: they apply to memory of the system.
 fn atomics_of<'c>(
     call: Call<'c>,
     context: ze_context_handle_t,
@@ -254,16 +254,16 @@ fn atomics_of<'c>(
 /// Requests in the chains of the descriptions.
 #[derive(Default)]
 pub(super) struct Extensions {
-    /// The limit on the size of one allocation does not hold.
+    /// Whether the limit on the size of one allocation does not apply.
     relaxed: bool,
-    /// The memory is to be had as a file of these kinds.
+    /// The kinds of files that the memory is exported as.
     export: Option<ze_external_memory_type_flags_t>,
-    /// It is that of a file, of this kind.
+    /// The file that the memory is imported from, and its kind.
     import: Option<(c_int, ze_external_memory_type_flags_t)>,
 }
 
 impl Extensions {
-    /// Both together.
+    /// Combines the requests of two descriptions.
     fn and(self, other: Self) -> Result<Self> {
         let all = Self {
             relaxed: self.relaxed | other.relaxed,
@@ -292,7 +292,7 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
     }
     // ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT: Must be zero or a power-of-two
-    // Intel's driver takes any alignment.
+    // Intel's driver accepts any alignment.
     let power = alignment.max(1).checked_next_power_of_two();
     let Some(power) = power.filter(|&power| power <= MAX_ALIGNMENT) else {
         return Err(Error::new(
@@ -319,7 +319,7 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
     Ok(())
 }
 
-/// Checks the device's part.
+/// Checks the device's description.
 fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<Extensions> {
     // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == device_desc`
     let desc = call.desc(desc, "device_desc")?;
@@ -334,7 +334,7 @@ fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Resu
     check_chain(call, desc.pNext, "device_desc->pNext")
 }
 
-/// Checks the host's part.
+/// Checks the host's description.
 fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<Extensions> {
     // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == host_desc`
     let desc = call.desc(desc, "host_desc")?;
@@ -370,8 +370,8 @@ fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Resul
     Ok(extensions)
 }
 
-/// Checks a range that a hint is about: whole in one allocation, or outside of the driver's memory where
-/// the device reaches that.
+/// Checks the range of a hint: it must be within one allocation, or outside of the driver's memory if the
+/// device can access that.
 pub(super) fn check_range(context: &Context, ptr: *const c_void, size: usize) -> Result {
     use ze_result_t as code;
     // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`

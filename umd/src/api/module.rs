@@ -17,7 +17,7 @@ use source::Source;
 mod source;
 
 api! {
-    /// Spec: `zeModuleCreate`. The log exists also where the build fails or the description is refused.
+    /// Spec: `zeModuleCreate`. There is a log even if the build fails or the description is refused.
     fn zeModuleCreate(
         call,
         hContext: ze_context_handle_t,
@@ -52,7 +52,8 @@ api! {
         call.destroy(hModule, "hModule")
     }
 
-    /// Spec: `zeModuleDynamicLink`. The log exists also where the call fails. All imports of all the modules are linked, or nothing is.
+    /// Spec: `zeModuleDynamicLink`. There is a log even if the call fails. Either all imports of all the
+    /// modules are linked, or none.
     fn zeModuleDynamicLink(
         call,
         numModules: u32,
@@ -118,8 +119,8 @@ api! {
         call.bytes(pSize, pModuleNativeBinary, "pSize", &module.native_binary()?)
     }
 
-    /// Spec: `zetModuleGetDebugInfo`. Waits for the code of all kernels. There is nothing of a module
-    /// that was built without `-g`, or that has no code before it is linked.
+    /// Spec: `zetModuleGetDebugInfo`. Waits for the code of all kernels. It is empty for a module that was built
+    /// without `-g`, or that has no code until it is linked.
     fn zetModuleGetDebugInfo(
         call,
         hModule: ze_module_handle_t,
@@ -260,7 +261,7 @@ fn refused<T>(error: Error) -> (Result<T>, String) {
     (Err(error), log)
 }
 
-/// Hands out a log, if the caller wants one.
+/// Returns a log, if the caller wants one.
 fn write_log(call: Call<'_>, out: *mut ze_module_build_log_handle_t, log: &str) -> Result {
     if let Some(out) = call.optional_out(out) {
         out.set(handle::create(BuildLog::new(log))?);

@@ -33,7 +33,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeCommandQueueDestroy`. What was executed is completed all the same.
+    /// Spec: `zeCommandQueueDestroy`. Submitted lists still complete.
     fn zeCommandQueueDestroy(call, hCommandQueue: ze_command_queue_handle_t) {
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandQueue`
         call.take(hCommandQueue, "hCommandQueue")?.destroy();
@@ -139,7 +139,7 @@ api! {
     }
 }
 
-/// The answer to a wait or a question that has ended so. Prints what kernels have printed: "To
+/// The result of a wait or a query with this answer. Flushes the output of kernels: "To
 /// ensure all output has been flushed to the output stream, wait on the event associated with the
 /// kernel launch, or wait for the kernel launch to complete using a coarser-grained synchronization
 /// method" (core programming guide, Formatted Output).

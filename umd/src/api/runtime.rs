@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The objects that an application gets without creating or choosing them: the default context, and
-//! numbers that stand for devices. The `zer` functions use the default driver; Tally has only one.
+//! Objects that an application gets without creating or choosing them: the default context, and numbers that
+//! identify devices. The `zer` functions use the default driver; Tally has only one.
 
 use std::ffi::c_char;
 
@@ -10,14 +10,14 @@ use super::{Call, api, entered};
 use crate::core::driver::Driver;
 use crate::error::{self, Error, Result};
 
-/// The answer of zerTranslateDeviceHandleToIdentifier in place of a number.
+/// The value of zerTranslateDeviceHandleToIdentifier on failure.
 const NO_IDENTIFIER: u32 = u32::MAX;
 
-/// Runs the body of an entry point that answers a value instead of a code. It answers `failure` if the
-/// body fails; the description of the last error says why.
+/// Runs the body of an entry point that returns a value instead of a code. It returns `failure` if the body
+/// fails; the description of the last error says why.
 fn valued<T>(function: &'static str, failure: T, body: impl FnOnce() -> Result<T>) -> T {
     let mut value = failure;
-    // The code has nowhere to go.
+    // The function cannot return the code.
     let _ = entered(function, || {
         value = body()?;
         Ok(())
@@ -28,7 +28,7 @@ fn valued<T>(function: &'static str, failure: T, body: impl FnOnce() -> Result<T
 /// The driver of this process.
 ///
 /// # Errors
-/// INVALID_NULL_HANDLE if there is none yet, which an entry point refuses before.
+/// INVALID_NULL_HANDLE if there is none yet, which entry points refuse earlier.
 pub(super) fn driver(call: Call<'_>) -> Result<&Driver> {
     call.handle(Driver::get().unwrap_or_default(), "the default driver")
 }
@@ -57,8 +57,8 @@ pub unsafe extern "C" fn zerGetDefaultContext() -> ze_context_handle_t {
     valued("zerGetDefaultContext", ze_context_handle_t::NULL, || driver(call)?.default_context())
 }
 
-/// Spec: `zerTranslateDeviceHandleToIdentifier`. The place among all devices and sub-devices, those
-/// that zeDeviceGet answers first and in its order; UINT32_MAX on failure.
+/// Spec: `zerTranslateDeviceHandleToIdentifier`. The index among all devices and sub-devices; the devices of
+/// zeDeviceGet come first and in its order. UINT32_MAX on failure.
 ///
 /// # Safety
 /// `hDevice` is a device's handle or none; it is checked.
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn zerTranslateIdentifierToDeviceHandle(
 }
 
 api! { always
-    /// Spec: `zerGetLastErrorDescription`. On the calling thread; good until its next error.
+    /// Spec: `zerGetLastErrorDescription`. Of the calling thread; valid until its next error.
     fn zerGetLastErrorDescription(call, ppString: *mut *const c_char) {
         call.out(ppString, "ppString")?.set(error::last());
         Ok(())

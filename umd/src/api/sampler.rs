@@ -24,7 +24,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeSamplerDestroy`. What it says has been copied into the kernels that use it.
+    /// Spec: `zeSamplerDestroy`. Kernels that use the sampler have copied its settings.
     fn zeSamplerDestroy(call, hSampler: ze_sampler_handle_t) {
         call.destroy(hSampler, "hSampler")
     }

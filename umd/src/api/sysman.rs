@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System management: the properties and activity of a device, independent of contexts.
 //!
-//! Its handles of drivers and devices are those of the core interface. For parts that the
-//! device does not have, the answer is an empty list: fans, power supplies, lights, sensors, firmware, links, and
-//! frequencies, power and schedulers that could be set.
+//! Its handles of drivers and devices are those of the core interface. The lists of components that the device
+//! does not have are empty: fans, power supplies, LEDs, sensors, firmware, links, and adjustable frequencies,
+//! power limits and schedulers.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -20,15 +20,15 @@ use crate::error::{Error, Result};
 use crate::settings;
 
 api! { always
-    /// Spec: `zesInit`. With zeInit before or without it.
+    /// Spec: `zesInit`. It works with or without an earlier zeInit.
     fn zesInit(call, flags: zes_init_flags_t) {
         call.flags(flags.has_unknown(), "flags")?;
         ddi::dispatch::install();
         Driver::init().map(drop)
     }
 
-    /// Spec: `zesDriverGet`. Without zesInit there are none: a loader that asks too early would drop
-    /// the driver for an error.
+    /// Spec: `zesDriverGet`. Before zesInit the list is empty: on an error, a loader that asks too early would
+    /// drop the driver.
     fn zesDriverGet(call, pCount: *mut u32, phDrivers: *mut zes_driver_handle_t) {
         call.list(pCount, phDrivers, "pCount", Driver::get().as_slice().iter().copied())
     }
@@ -113,7 +113,7 @@ api! {
         listen(call, timeout, (count, phDevices), (pNumDeviceEvents, pEvents))
     }
 
-    /// Spec: `zesDeviceGet`. Sub-devices are found in their devices.
+    /// Spec: `zesDeviceGet`. Sub-devices are listed by their devices.
     fn zesDeviceGet(
         call,
         hDriver: zes_driver_handle_t,
@@ -154,8 +154,8 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesDeviceGetState`. A device whose contexts are lost needs a reset, which the
-    /// application does: it destroys its contexts and asks zeDeviceGetStatus.
+    /// Spec: `zesDeviceGetState`. A device whose contexts are lost needs a reset, which the application
+    /// performs: it destroys its contexts and calls zeDeviceGetStatus.
     fn zesDeviceGetState(
         call,
         hDevice: zes_device_handle_t,
@@ -171,7 +171,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesDeviceProcessesGetState`. Of others than this process nothing is known.
+    /// Spec: `zesDeviceProcessesGetState`. Only this process is known.
     fn zesDeviceProcessesGetState(
         call,
         hDevice: zes_device_handle_t,
@@ -213,7 +213,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesDevicePciGetProperties`. As zeDevicePciGetPropertiesExt.
+    /// Spec: `zesDevicePciGetProperties`. The same as zeDevicePciGetPropertiesExt.
     fn zesDevicePciGetProperties(
         call,
         hDevice: zes_device_handle_t,
@@ -239,7 +239,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesDevicePciGetStats`. What is not counted "will always be 0".
+    /// Spec: `zesDevicePciGetStats`. Values that are not counted "will always be 0".
     fn zesDevicePciGetStats(call, hDevice: zes_device_handle_t, pStats: *mut zes_pci_stats_t) {
         let device = call.handle(hDevice, "hDevice")?;
         let out = call.out(pStats, "pStats")?;
@@ -248,7 +248,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesDevicePciGetBars`. None that a program could map.
+    /// Spec: `zesDevicePciGetBars`. There is none that a program could map.
     fn zesDevicePciGetBars(
         call,
         hDevice: zes_device_handle_t,
@@ -272,8 +272,8 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesDeviceEventRegister`. The one event that happens is DEVICE_RESET_REQUIRED; others
-    /// may be asked for all the same. Who listens for none any more need not wait.
+    /// Spec: `zesDeviceEventRegister`. DEVICE_RESET_REQUIRED is the only event that happens; others may be
+    /// registered, too. A listener whose registrations are all removed does not wait any longer.
     fn zesDeviceEventRegister(
         call,
         hDevice: zes_device_handle_t,
@@ -313,7 +313,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesEngineGetActivity`. What other processes do is not known.
+    /// Spec: `zesEngineGetActivity`. The activity of other processes is not known.
     fn zesEngineGetActivity(
         call,
         hEngine: zes_engine_handle_t,
@@ -337,7 +337,7 @@ api! {
         call.list(pCount, phMemory, "pCount", device.sysman().memories.iter().copied())
     }
 
-    /// Spec: `zesMemoryGetProperties`. It is the system's memory, of whatever kind that is.
+    /// Spec: `zesMemoryGetProperties`. The memory is the system's, of unknown type.
     fn zesMemoryGetProperties(
         call,
         hMemory: zes_mem_handle_t,
@@ -353,7 +353,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zesMemoryGetState`. What other processes use is not known.
+    /// Spec: `zesMemoryGetState`. The use by other processes is not known.
     fn zesMemoryGetState(call, hMemory: zes_mem_handle_t, pState: *mut zes_mem_state_t) {
         let memory = call.handle(hMemory, "hMemory")?;
         let (out, _) = call.raw_properties(pState, "pState", &[])?;
@@ -364,15 +364,15 @@ api! {
     }
 }
 
-/// A speed that is not known.
+/// An unknown speed.
 const NO_SPEED: zes_pci_speed_t = zes_pci_speed_t { r#gen: -1, width: -1, maxBandwidth: -1 };
 
-/// Lists of which every device has none.
+/// Lists that are empty for every device.
 macro_rules! none_of {
     ($($name:ident: $handle:ident,)*) => {
         api! {
             $(
-                /// Lists none: the device has nothing of the kind.
+                /// Lists none, since the device has no such component.
                 fn $name(
                     call,
                     hDevice: zes_device_handle_t,
@@ -408,7 +408,7 @@ fn none_of<T>(call: Call<'_>, device: zes_device_handle_t, count: *mut u32, out:
     call.list(count, out, "pCount", [])
 }
 
-/// Whether something is a sub-device's, and of which.
+/// Whether the object belongs to a sub-device, and to which one.
 fn place(device: &Device) -> (ze_bool_t, u32) {
     (ze_bool_t::from(device.parent().is_some()), device.part())
 }

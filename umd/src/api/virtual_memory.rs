@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reserved virtual memory and physical memory objects.
 //!
-//! Spec: core programming guide, "Reserved Device Allocations". Pages of 4 KiB can always be mapped;
-//! ranges from 2 MiB on are told to use pages of that size, which the machine then can, too.
+//! Spec: core programming guide, "Reserved Device Allocations". Pages of 4 KiB can always be mapped; for ranges
+//! from 2 MiB on the reported page size is 2 MiB, so that the machine can use such pages, too.
 
 use std::ffi::c_void;
 
@@ -17,7 +17,7 @@ use crate::handle;
 use crate::vm::reserved::{self, Access};
 
 api! {
-    /// Spec: `zeVirtualMemReserve`. `pStart` is a hint: the addresses are elsewhere if they are taken.
+    /// Spec: `zeVirtualMemReserve`. `pStart` is a hint: if those addresses are in use, others are reserved.
     fn zeVirtualMemReserve(
         call,
         hContext: ze_context_handle_t,
@@ -37,7 +37,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeVirtualMemFree`. What is still mapped there is unmapped.
+    /// Spec: `zeVirtualMemFree`. Remaining mappings in the range are removed.
     fn zeVirtualMemFree(call, hContext: ze_context_handle_t, ptr: *const c_void, size: usize) {
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
@@ -69,8 +69,8 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zePhysicalMemCreate`. Memory of the device and of the host are the same. The device "can
-    /// be `nullptr` if creating physical host memory".
+    /// Spec: `zePhysicalMemCreate`. Device memory and host memory are the same. The device "can be
+    /// `nullptr` if creating physical host memory".
     fn zePhysicalMemCreate(
         call,
         hContext: ze_context_handle_t,
@@ -123,7 +123,7 @@ api! {
         call.chain(out.pNext).try_for_each(|link| external::answer(call, context, file, link))
     }
 
-    /// Spec: `zePhysicalMemDestroy`. What is mapped of it stays until it is unmapped.
+    /// Spec: `zePhysicalMemDestroy`. Its mappings stay until they are unmapped.
     fn zePhysicalMemDestroy(
         call,
         hContext: ze_context_handle_t,

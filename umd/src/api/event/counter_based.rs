@@ -23,7 +23,7 @@ use crate::sync::shared::Shared;
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
 
-/// An append to a list is one operation of the device, also a large copy: no engine splits it.
+/// An append to a list is one operation of the device, even a large copy, since no engine splits it.
 const APPEND_INCREMENT: u32 = 1;
 
 api! {
@@ -63,7 +63,7 @@ api! {
         address(call, hEvent, (completionValue, "completionValue"), (deviceAddress, "deviceAddress"))
     }
 
-    /// Spec: `zeEventGetCounterBasedFlags`. None of an event that is not counter-based.
+    /// Spec: `zeEventGetCounterBasedFlags`. Empty for an event that is not counter-based.
     fn zeEventGetCounterBasedFlags(
         call,
         hEvent: ze_event_handle_t,
@@ -194,19 +194,19 @@ struct Request {
     flags: ze_event_counter_based_flags_t,
     signal: ze_event_scope_flags_t,
     wait: ze_event_scope_flags_t,
-    /// Boxed, since hardly any event has them and they would be copied from hand to hand.
+    /// Boxed, since hardly any event has them and they would be copied at each call.
     words: Option<Box<Words>>,
     low_power: bool,
 }
 
-/// Memory of the user's that an event follows.
+/// Memory of the user that an event follows.
 #[derive(Default)]
 struct Words {
     external: Option<External>,
     aggregate: Option<(External, u64)>,
 }
 
-/// Neither kind of list named means immediate lists.
+/// The flags with their default: neither kind of list means immediate lists.
 pub fn with_default(flags: ze_event_counter_based_flags_t) -> ze_event_counter_based_flags_t {
     use ze_event_counter_based_flags_t as ze;
     let kinds =
@@ -272,7 +272,7 @@ fn create(
 fn following(shared: &Arc<Shared>, words: Words, traits: Traits) -> Result<ze_event_handle_t> {
     let vm = shared.vm();
     if words.external.is_some() || words.aggregate.is_some() {
-        // The words, and what they are signals of, pass by the driver.
+        // The driver does not see the writes to the words, nor the writes that they signal.
         vm.make_all_coherent()?;
     }
     let event = match words {

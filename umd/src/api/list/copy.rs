@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Appends that move memory. Source and destination may be any memory of the process.
+//! Appends that copy or fill memory. Source and destination may be any memory of the process.
 
 use std::ffi::c_void;
 
@@ -120,7 +120,7 @@ api! {
         append(call, list, &Command::CopyRegion { dst, src, shape }, events)
     }
 
-    /// Spec: `zeCommandListAppendMemoryPrefetch`. A hint without use: all memory is resident.
+    /// Spec: `zeCommandListAppendMemoryPrefetch`. A hint without effect, since all memory is resident.
     fn zeCommandListAppendMemoryPrefetch(
         call,
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
@@ -133,7 +133,7 @@ api! {
         range(list, ptr as u64, size as u64, "size")
     }
 
-    /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
+    /// Spec: `zeCommandListAppendMemAdvise`. A hint without effect, since all memory is the same.
     fn zeCommandListAppendMemAdvise(
         call,
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
@@ -174,8 +174,8 @@ fn copy(
     append(call, list, &Command::Copy { dst, src, size }, events)
 }
 
-/// Bytes of the largest pattern. Those beyond maxMemoryFillPatternSize, which the engines repeat
-/// themselves, are copied row by row.
+/// Bytes of the largest pattern. The engines repeat patterns up to maxMemoryFillPatternSize themselves;
+/// larger ones are copied row by row.
 const MAX_PATTERN: usize = 1 << 20;
 
 fn fill(
@@ -196,7 +196,7 @@ fn fill(
             "pattern_size: {pattern_size} is no power of two up to {MAX_PATTERN}"
         )));
     }
-    // The specification refuses it. Intel's driver ends with the first bytes of the pattern.
+    // The specification refuses it. Intel's driver ends the fill with the first bytes of the pattern.
     if size & (pattern_size - 1) != 0 {
         warn_once!(
             "size: {size} is no multiple of pattern_size {pattern_size}; the last one is cut"
@@ -209,7 +209,6 @@ fn fill(
 }
 
 /// Refuses a range that begins in an allocation of the driver and ends beyond it, or that wraps.
-/// `access`: what the list does there.
 #[inline]
 pub(super) fn range(list: &List, address: u64, size: u64, name: &'static str) -> Result {
     if address.checked_add(size).is_none() {
@@ -257,7 +256,7 @@ impl Side {
         Self { address: base.wrapping_add(origin), row_pitch, slice_pitch }
     }
 
-    /// Bytes from the first to the last one that is touched.
+    /// Bytes from the first to the last one that is accessed.
     fn span(&self, shape: &Region) -> u64 {
         if shape.width == 0 || shape.height == 0 {
             return 0;
@@ -285,7 +284,7 @@ fn region(
     let shape = Region {
         width: from.width.into(),
         height: from.height.into(),
-        // Two-dimensional copies leave the depth out.
+        // Two-dimensional copies omit the depth.
         depth: from.depth.max(1).into(),
         dst_row_pitch: dst.row_pitch,
         dst_slice_pitch: dst.slice_pitch,
@@ -304,7 +303,7 @@ fn region(
     Ok((dst.address, src.address, shape))
 }
 
-/// Whether two regions share a byte, as far as that can be told by their rows.
+/// Whether two regions share a byte, as far as their rows show it.
 fn overlap(dst: &Side, src: &Side, shape: &Region) -> bool {
     let (low, high) = if dst.address <= src.address { (dst, src) } else { (src, dst) };
     let distance = high.address - low.address;
@@ -312,7 +311,7 @@ fn overlap(dst: &Side, src: &Side, shape: &Region) -> bool {
         return false;
     }
     if dst.row_pitch != src.row_pitch || dst.slice_pitch != src.slice_pitch || shape.depth > 1 {
-        // Rows that interleave are legal and rare; where they cannot be told, trust the caller.
+        // Interleaved rows are legal and rare; where the rows do not show an overlap, trust the caller.
         return distance == 0;
     }
     let shift = distance % low.row_pitch.max(1);

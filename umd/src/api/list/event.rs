@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Appends that only synchronise: barriers, signals, waits, resets, times.
+//! Appends that only synchronise: barriers, signals, waits, resets, timestamps.
 
 use std::ffi::c_void;
 
@@ -21,7 +21,7 @@ api! {
         append(call, list, &Command::Barrier, events)
     }
 
-    /// Spec: `zeCommandListAppendMemoryRangesBarrier`. All memory is coherent, so it is a barrier.
+    /// Spec: `zeCommandListAppendMemoryRangesBarrier`. All memory is coherent, so it is a plain barrier.
     fn zeCommandListAppendMemoryRangesBarrier(
         call,
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
@@ -97,8 +97,8 @@ api! {
         append(call, list, &Command::Clock(dst), events)
     }
 
-    /// Spec: `zeCommandListAppendQueryKernelTimestamps`. Which append's times an event means is
-    /// settled here; they are copied when the command runs.
+    /// Spec: `zeCommandListAppendQueryKernelTimestamps`. This call decides which append's times an event
+    /// refers to; they are copied when the command runs.
     fn zeCommandListAppendQueryKernelTimestamps(
         call,
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`

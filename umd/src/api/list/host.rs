@@ -12,9 +12,8 @@ use crate::list::command::Command;
 use crate::sync::host_function::Callback;
 
 api! {
-    /// Spec: `zeCommandListAppendHostFunction`. The function is called on a thread of the driver's;
-    /// commands that follow it in the list wait for it, and in an in-order list it waits for those
-    /// before it.
+    /// Spec: `zeCommandListAppendHostFunction`. A thread of the driver calls the function; later commands
+    /// of the list wait for it, and in an in-order list it waits for the earlier ones.
     fn zeCommandListAppendHostFunction(
         call,
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`

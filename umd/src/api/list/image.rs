@@ -30,7 +30,7 @@ api! {
         copy(call, list, dst, src, events)
     }
 
-    /// Spec: `zeCommandListAppendImageCopyRegion`. Without a region it is all of the image.
+    /// Spec: `zeCommandListAppendImageCopyRegion`. Without a region it copies the whole image.
     fn zeCommandListAppendImageCopyRegion(
         call,
         // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
@@ -127,7 +127,7 @@ struct Place<'c> {
 }
 
 fn region<'c>(call: Call<'c>, region: *const ze_image_region_t) -> Option<&'c ze_image_region_t> {
-    // Null means all of the image.
+    // Null means the whole image.
     call.read(region, "region").ok()
 }
 
@@ -178,7 +178,7 @@ fn from_memory(
     move_texels(call, list, &to, &from, events)
 }
 
-/// Refuses a copy of bytes onto themselves: images may lie in each other, and in memory that is copied.
+/// Refuses a copy of bytes onto themselves: images may overlap each other, and memory that is copied.
 fn must_not_overlap(dst: &Part, src: &Part, text: &'static str) -> Result {
     match dst.overlaps(src) {
         true => Err(Error::new(ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS, text)),

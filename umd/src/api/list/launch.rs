@@ -123,7 +123,7 @@ api! {
         let kernels = call.slice(phKernels.cast_const(), numKernels as usize, "phKernels")?;
         let count = buffer(call, pCountBuffer, "pCountBuffer")?;
         let groups = buffer(call, pLaunchArgumentsBuffer.cast(), "pLaunchArgumentsBuffer")?;
-        // The same kernel may stand here several times, so none stays locked.
+        // The array may contain the same kernel several times, so none stays locked.
         let launches = kernels.iter().map(|&raw| {
             let launch = call.handle(raw, "phKernels")?.launch().clone();
             launch.check()?;
@@ -169,7 +169,7 @@ fn launch_general(
     launch.check()?;
     let mut waits = events.waits(call)?;
     list.append_launch((kernel, &launch, groups), events.signal(call)?, &mut waits)?;
-    // Others may launch the kernel while this call waits.
+    // Other threads may launch the kernel while this call waits.
     drop(launch);
     list.settle()
 }
@@ -179,7 +179,7 @@ fn counts(groups: &ze_group_count_t) -> [u32; 3] {
     [groups.groupCountX, groups.groupCountY, groups.groupCountZ]
 }
 
-/// Checks the address of 32-bit numbers that the device reads.
+/// Checks the address of 32-bit numbers that the device will read.
 fn buffer(call: Call<'_>, ptr: *const u32, name: &'static str) -> Result<u64> {
     call.out(ptr.cast_mut(), name)?;
     if !(ptr as u64).is_multiple_of(4) {

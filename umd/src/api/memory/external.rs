@@ -3,7 +3,7 @@
 //! memory that the application imports into the driver.
 //!
 //! A file of the embedded lane is a memfd whose size is sealed; one of the kernel lane is a DMA-BUF.
-//! An import keeps a copy of the descriptor: the application's own stays the application's.
+//! An import keeps a copy of the descriptor: the application still owns its own.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -20,7 +20,7 @@ use crate::core::driver::Driver;
 use crate::error::{Error, Result};
 use crate::vm::Source;
 
-/// The kinds of files that memory of a device's comes and goes as.
+/// The kinds of files that a device's memory can be imported from and exported as.
 pub fn types(device: &Device) -> ze_external_memory_type_flags_t {
     use ze_external_memory_type_flags_t as flag;
     let mut types = flag::empty();
@@ -32,7 +32,7 @@ pub fn types(device: &Device) -> ze_external_memory_type_flags_t {
 
 api! {
     /// The function of Intel's driver for memory of the application that the device will use often.
-    /// Here the device reaches all memory of the process, so the range is only remembered.
+    /// Here the device can access all memory of the process, so the range is only remembered.
     fn zexDriverImportExternalPointer(
         call,
         hDriver: ze_driver_handle_t,
@@ -60,7 +60,7 @@ api! {
         Ok(())
     }
 
-    /// Has the meaning that it has in Intel's driver.
+    /// The same as in Intel's driver.
     fn zexDriverReleaseImportedPointer(call, hDriver: ze_driver_handle_t, ptr: *mut c_void) {
         call.handle(hDriver, "hDriver")?;
         call.out(ptr, "ptr")?;
@@ -70,7 +70,7 @@ api! {
         }
     }
 
-    /// Has the meaning that it has in Intel's driver.
+    /// The same as in Intel's driver.
     fn zexDriverGetHostPointerBaseAddress(
         call,
         hDriver: ze_driver_handle_t,
@@ -90,7 +90,7 @@ api! {
     }
 }
 
-/// Imported ranges: first address and bytes.
+/// Imported ranges: maps each first address to the size in bytes.
 fn imported() -> MutexGuard<'static, BTreeMap<u64, u64>> {
     static IMPORTED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
     IMPORTED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,7 +109,7 @@ fn reaches_process(driver: &Driver) -> Result {
     ))
 }
 
-/// Reads what a structure of the chain of an allocation or an image asks for.
+/// Reads the request of one structure in the chain of an allocation or an image.
 pub(in crate::api) fn read(call: Call<'_>, link: &Link<'_>, extensions: &mut Extensions) -> Result {
     if let Some(desc) = link.get::<ze_external_memory_export_desc_t>() {
         call.flags(desc.flags.has_unknown(), "pNext->flags")?;
@@ -122,7 +122,7 @@ pub(in crate::api) fn read(call: Call<'_>, link: &Link<'_>, extensions: &mut Ext
     check(extensions)
 }
 
-/// Refuses what contradicts itself.
+/// Refuses contradictory requests.
 pub(super) fn check(extensions: &Extensions) -> Result {
     if extensions.export.is_some() && extensions.import.is_some() {
         return Err(Error::invalid("pNext: memory is either imported or made to be exported"));
@@ -157,13 +157,13 @@ fn duplicate(file: c_int) -> Result<OwnedFd> {
     if file < 0 {
         return Err(bad());
     }
-    // SAFETY: not negative, and only duplicated: a number that is no open file is an error of that.
+    // SAFETY: not negative, and only duplicated, which fails for a number that is not an open file.
     let borrowed = unsafe { BorrowedFd::borrow_raw(file) };
     borrowed.try_clone_to_owned().map_err(|_| bad())
 }
 
-/// Fills a structure that asks for the file of an allocation or an image, whose buffer is `bo` if it can
-/// be had as a file. The application closes it.
+/// Fills a structure that asks for the file of an allocation or an image, whose buffer is `bo` if it can be
+/// exported. The application closes the file.
 pub(in crate::api) fn answer(
     call: Call<'_>,
     context: &Context,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The input that a module is built from: SPIR-V, several SPIR-V modules, or a native binary.
+//! The input of a module's build: SPIR-V, several SPIR-V modules, or a native binary.
 
 use std::ffi::c_char;
 
@@ -51,8 +51,8 @@ pub(super) fn read<'c>(call: Call<'c>, desc: &'c ze_module_desc_t) -> Result<Sou
     }
 }
 
-/// The SPIR-V modules that a program description lists. It takes the place of the module
-/// description's input, flags and constants.
+/// The SPIR-V modules that a program description lists. They replace the module description's
+/// input, flags and constants.
 fn inputs(call: Call<'_>, desc: &ze_module_program_exp_desc_t) -> Result<Vec<Input>> {
     if desc.count == 0 || desc.count > MAX_INPUTS {
         return Err(Error::new(
@@ -105,8 +105,8 @@ fn input(
     Ok(Input { spirv: spirv.to_owned(), options, spec_constants: constants.values() })
 }
 
-/// Reads the specialization constants' values, each as wide as the module says. Those that the
-/// module does not have are left out.
+/// Reads the values of specialization constants, each with the width that the module declares.
+/// Constants that the module does not have are ignored.
 fn constants(
     call: Call<'_>,
     given: *const ze_module_constants_t,
