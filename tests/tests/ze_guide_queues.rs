@@ -17,7 +17,7 @@ use tally_ze::*;
 use ze_command_list_flags_t as list_flag;
 use ze_command_queue_flags_t as queue_flag;
 
-/// What runs when nobody waits for it has done so by then.
+/// The time within which commands run without a wait.
 const SOON: Duration = Duration::from_secs(60);
 
 fn groups(gpu: &Gpu) -> Vec<ze_command_queue_group_properties_t> {

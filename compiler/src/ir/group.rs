@@ -87,8 +87,8 @@ impl WorkItemQuery {
     }
 }
 
-/// How the values that work-items have offered are combined ([`super::Op::Collect`]). The items are in
-/// the order of their linear ids; combining begins with the [`identity`].
+/// The ways in which the values that work-items have offered are combined ([`super::Op::Collect`]). The
+/// items are in the order of their linear ids; combining begins with the [`identity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupOp {
     /// All values combined. With a number of items, which is a power of two: the values of each cluster

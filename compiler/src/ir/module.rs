@@ -214,7 +214,7 @@ pub struct Global {
 }
 
 named_enum! {
-    /// How a kernel argument is passed.
+    /// The way in which a kernel argument is passed.
     ArgKind {
         /// The bytes of a value.
         Value = "value",
@@ -274,7 +274,7 @@ pub struct ImageArg {
 /// One argument of a kernel. Its bytes lie at `offset` of the argument block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelArg {
-    /// How it is passed.
+    /// The way in which it is passed.
     pub kind: ArgKind,
     /// The type of the bytes in the argument block: for a value passed by reference to a copy
     /// (`by_reference`) the type that is copied.

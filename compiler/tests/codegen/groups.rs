@@ -123,7 +123,7 @@ const COMBINES: [Combine; 16] = {
     ]
 };
 
-/// How values of a scope are combined, in the order of the kernel's results.
+/// The way in which values of a scope are combined, in the order of the kernel's results.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Reduce,

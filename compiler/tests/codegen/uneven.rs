@@ -41,8 +41,8 @@ fn grids(group: [u32; 3]) -> [Grid; 2] {
     [grid(group, [0; 3]), grid(group, less)]
 }
 
-/// Where the items of a vector reconverge, only the items that exist write: a tile of a stencil, with
-/// private memory, a divergent loop and a store between barriers.
+/// After divergent code, only the items of a vector that exist write: a tile of a stencil, with private
+/// memory, a divergent loop and a store between barriers.
 #[test]
 fn tiles_of_any_size_are_exchanged_at_barriers() {
     let module = wide(

@@ -99,7 +99,7 @@ pub struct Stream {
     favour: u32,
 }
 
-/// How the scheduler chooses.
+/// The scheduler's policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Policy {
     /// Any possible action, evenly.

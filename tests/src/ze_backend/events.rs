@@ -20,7 +20,7 @@ pub(super) struct Made {
     pub(super) end: End,
 }
 
-/// How an event that is no longer needed is destroyed.
+/// The call that destroys an event that is no longer needed.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     /// zeEventDestroy.

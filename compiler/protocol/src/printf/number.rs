@@ -3,7 +3,7 @@
 
 use super::format::Conversion;
 
-/// How a field is padded.
+/// The padding of a field.
 #[derive(Clone, Copy)]
 pub(super) struct Pad {
     /// Align to the left.
