@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Relaxed atomic minimum and maximum. Most updates change nothing once some items have been there, and an
-// update that changes nothing is a load: it needs no cache line of its own.
+// Relaxed atomic minimum and maximum. After some items have updated the location, most updates change
+// nothing, and such an update is only a load: it does not need the cache line exclusively.
 
 #include <stdbool.h>
 #include <stdint.h>

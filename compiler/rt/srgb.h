@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The curve of sRGB (IEC 61966-2-1) at all of its 8-bit values, and half way between them.
+// The curve of sRGB (IEC 61966-2-1) at all its 8-bit values, and half way between them.
 //
-// Entry k is the light of k / 510: c / 12.92 up to c = 0.04045, ((c + 0.055) / 1.055) ^ 2.4 above.
+// Entry k is the linear intensity of k / 510: c / 12.92 up to c = 0.04045, ((c + 0.055) / 1.055) ^ 2.4
+// above.
 
 #ifndef TALLY_SRGB_H
 #define TALLY_SRGB_H
@@ -97,10 +98,10 @@ static const float srgb_curve[511] = {
     0.977842152f, 0.982250571f, 0.986670554f, 0.991102099f, 0.995545268f, 1.0f,
 };
 
-// The light of an 8-bit value.
+// The linear intensity of an 8-bit value.
 static inline float from_srgb(uint32_t raw) { return srgb_curve[2 * raw]; }
 
-// The 8-bit value that is nearest on the curve; 0 of a NaN.
+// The 8-bit value that is nearest on the curve; 0 for NaN.
 static inline uint32_t to_srgb(float light) {
   uint32_t raw = 0;
   for (uint32_t step = 128; step; step >>= 1)

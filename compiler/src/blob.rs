@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Object file → one self-contained, position-independent blob.
 //!
-//! A small static linker for the one kind of output that a kernel has: text and read-only data,
-//! mapped read-execute as a whole wherever the driver has room. It lays out the sections that the
-//! entry point reaches, pulls in the support library's where they are called, and resolves what
-//! is relative to the program counter. Only a module's global variables have addresses that are
-//! not known here: those go through an address table at the end of the blob, whose slots become
-//! [`Reloc`]s for the driver. Anything else is an error that names the symbol.
+//! A small static linker for the one kind of output that a kernel has: text and read-only data, mapped
+//! read-execute as a whole wherever the driver has room. It lays out the sections that the entry point
+//! reaches, adds those of the support library that are called, and resolves references relative to the
+//! program counter. Only a module's global variables have addresses that are not known here: references
+//! to them use an address table at the end of the blob, whose slots become [`Reloc`]s for the driver.
+//! Anything else is an error that names the symbol.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use tally_compiler_protocol::{DebugSection, Reloc};
 
 mod debug;
 
-/// The alignment in bytes that the blob's own address has.
+/// The alignment of the blob's address, in bytes.
 pub const BLOB_ALIGN: u64 = 64;
 
 /// Linked code.
@@ -35,10 +35,10 @@ pub struct Blob {
     pub debug: Vec<DebugSection>,
 }
 
-/// Why an object file can't become a blob.
+/// The reason why an object file can't become a blob.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BlobError {
-    /// The file is not an ELF object; what the reader says.
+    /// The file is not an ELF object; the reader's message.
     Malformed(String),
     /// A symbol is defined nowhere.
     Undefined(String),
@@ -53,7 +53,7 @@ pub enum BlobError {
     Section {
         /// Its name.
         name: String,
-        /// The thing that can't be.
+        /// The reason.
         why: &'static str,
     },
     /// A relative distance does not fit its field; the symbol.
@@ -82,9 +82,10 @@ impl From<object::read::Error> for BlobError {
     }
 }
 
-/// Links `object`, whose function `entry` is the entry point, with what it needs of the object files `support`.
+/// Links `object`, whose function `entry` is the entry point, with the parts of the object files
+/// `support` that it needs.
 ///
-/// `globals` tells which undefined symbols are the module's global variables, by index.
+/// `globals` maps undefined symbols that are the module's global variables to their indices.
 ///
 /// # Errors
 /// See [`BlobError`].
@@ -188,7 +189,7 @@ impl Linker<'_> {
         len
     }
 
-    /// Does the relocations of every section that is in the blob or comes into it by them.
+    /// Applies the relocations of every section in the blob, and of those that are added for them.
     fn resolve_all(&mut self) -> Result<(), BlobError> {
         let inputs = self.inputs;
         while let Some(section) = self.pending.pop() {
@@ -201,7 +202,7 @@ impl Linker<'_> {
         Ok(())
     }
 
-    /// Does one relocation, of the field at offset `at` of the blob.
+    /// Applies one relocation, of the field at offset `at` of the blob.
     fn resolve(&mut self, input: usize, at: u64, relocation: &Relocation) -> Result<(), BlobError> {
         let (name, target) = self.target(input, relocation)?;
         let RelocationFlags::Elf { r_type } = relocation.flags() else {
@@ -287,7 +288,7 @@ impl Linker<'_> {
     }
 }
 
-/// The place that defines a global symbol; the first input that has it wins.
+/// The place that defines a global symbol; the first input that defines it wins.
 fn definition(inputs: &[Elf<'_>], name: &str) -> Result<Option<Place>, BlobError> {
     for (input, file) in inputs.iter().enumerate() {
         for symbol in file.symbols().filter(|symbol| symbol.is_global()) {

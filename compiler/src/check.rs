@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The front end's checks: after them a module can be compiled, whichever kernel is asked for.
+//! The front end's checks: a module that passes can be compiled, for each of its kernels.
 //!
 //! Over every function that a kernel reaches: the graph and the SSA form ([`ssa`]), the types of
 //! each instruction ([`types`]), and whether it is supported ([`support`]). Over every kernel: no
 //! recursion, the variables it names, its local memory and its arguments. Functions that no kernel
 //! reaches may hold anything.
 //!
-//! [`check`] also writes down what it found out about each kernel ([`KernelFacts`]). It refuses what
-//! the module imports and a kernel needs; [`check_unlinked`] lists it instead, for a module that is
-//! to be linked with others ([`crate::link`]).
+//! [`check`] also records facts about each kernel ([`KernelFacts`]). It refuses imports that a kernel
+//! needs; [`check_unlinked`] lists them instead, for a module that is to be linked with others
+//! ([`crate::link`]).
 
 mod exports;
 mod ssa;
@@ -28,17 +28,17 @@ pub use crate::parse::Error;
 use crate::parse::opcode_name;
 pub use support::MAX_GLOBAL_BYTES;
 
-/// The most local memory that a kernel's own variables may take, in bytes. Devices allow less; the
-/// driver compares with what the device says.
+/// The maximum local memory of a kernel's own variables, in bytes. Devices allow less; the driver
+/// compares it with the device's limit.
 pub const MAX_LOCAL_BYTES: u64 = 1 << 24;
-/// The most private memory of one work-item, in bytes.
+/// The maximum private memory of one work-item, in bytes.
 pub const MAX_PRIVATE_BYTES: u64 = 1 << 24;
 /// The largest argument block in bytes.
 pub const MAX_ARGS_BYTES: u64 = 1 << 16;
-/// Errors after which the rest are not looked for.
+/// The number of errors after which the checks stop.
 const MAX_ERRORS: usize = 32;
 
-/// Why a module cannot be compiled.
+/// The reasons why a module cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The errors in the order in which they were found.
@@ -66,13 +66,14 @@ pub fn check(module: &mut Module) -> Result<(), Failure> {
     run(module, false).map(drop)
 }
 
-/// The imports that a module needs of others.
+/// The imports that a module needs from others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unlinked {
-    /// Names of functions and variables that it imports and uses, in order, and whether a kernel
-    /// does. Else it is only for what the module itself exports.
+    /// Names of functions and variables that it imports and uses, in order, and whether a kernel uses
+    /// them; if not, only the module's own exports do.
     pub imports: BTreeMap<String, bool>,
-    /// Why exported functions will be refused where a kernel of another module calls them; lines.
+    /// The reasons why exported functions will be refused if a kernel of another module calls them;
+    /// lines.
     pub warnings: String,
 }
 
@@ -105,7 +106,7 @@ fn run(module: &mut Module, unlinked: bool) -> Result<Unlinked, Failure> {
     Ok(found)
 }
 
-/// A function or variable at which the checks begin.
+/// The kind of a root of the checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RootKind {
     Kernel,
@@ -122,7 +123,7 @@ impl fmt::Display for RootKind {
     }
 }
 
-/// The kind of a root, which is checked with all that it calls.
+/// A function at which the checks begin. All functions that it calls are checked too.
 #[derive(Clone, Copy)]
 struct Root<'m> {
     kind: RootKind,
@@ -138,11 +139,11 @@ impl<'m> Root<'m> {
 
 struct Checker<'m> {
     module: &'m Module,
-    /// Functions that have been looked at, for whichever kernel.
+    /// Functions that were checked already, for any kernel.
     checked: HashSet<FunctionId>,
     errors: Vec<Error>,
-    /// The imports that the module uses, by name, and whether a kernel does; `None` if all that is
-    /// an error.
+    /// The imports that the module uses, by name, and whether a kernel uses them; `None` if every
+    /// import is an error.
     imports: Option<BTreeMap<String, bool>>,
 }
 
@@ -223,7 +224,7 @@ impl<'m> Checker<'m> {
         facts
     }
 
-    /// Notes what the module imports and `kernel` says who uses; `false` if that is an error.
+    /// Records an import, used by a kernel or not; `false` if it is an error.
     fn import(&mut self, name: &str, kernel: bool) -> bool {
         let Some(imports) = &mut self.imports else { return false };
         *imports.entry(name.to_owned()).or_default() |= kernel;
@@ -231,7 +232,7 @@ impl<'m> Checker<'m> {
     }
 
     /// The functions that are reached, callers before callees, without those that are only declared.
-    /// Complains about recursion.
+    /// Reports recursion.
     fn reachable(&mut self, root: Root<'m>) -> Vec<FunctionId> {
         #[derive(PartialEq)]
         enum State {
@@ -305,7 +306,7 @@ impl<'m> Checker<'m> {
             let error = self.error(root, id, loc, message);
             self.errors.push(error);
         };
-        // Types first: what is not supported should be said before what follows from it.
+        // Types first: unsupported types are reported before their consequences.
         let before = types::check(module, function, &mut report);
         if before {
             ssa::check(function, &mut report);
@@ -328,7 +329,7 @@ impl<'m> Checker<'m> {
         }
     }
 
-    /// The variables that a kernel names and the memory it needs for them.
+    /// The variables that a kernel references and the memory that it needs for them.
     fn memory(&self, facts: &mut KernelFacts) {
         let module = self.module;
         for &id in &facts.functions {
@@ -357,7 +358,7 @@ impl<'m> Checker<'m> {
         }
     }
 
-    /// The variables of module scope that functions name, ascending.
+    /// The variables of module scope that functions reference, ascending.
     fn globals_of(&self, functions: &[FunctionId]) -> Vec<GlobalId> {
         let module = self.module;
         let mut constants = HashSet::new();
@@ -366,7 +367,7 @@ impl<'m> Checker<'m> {
                 constants.insert(constant);
             });
         }
-        // A variable's initialiser may name others.
+        // A variable's initialiser may reference others.
         let mut found: Vec<GlobalId> = module.globals_in(constants);
         let mut seen: HashSet<GlobalId> = found.iter().copied().collect();
         let mut next = 0;
@@ -380,8 +381,8 @@ impl<'m> Checker<'m> {
     }
 }
 
-/// Whether it may speak to others than the device. LLVM 22 writes down a scope for OpenCL C's atomic loads
-/// and stores that is not theirs, so all of them may.
+/// Whether its scope may reach beyond the device. LLVM 22 writes wrong scopes for OpenCL C's atomic
+/// loads and stores, so all of them may.
 fn is_of_system_scope(op: &Op) -> bool {
     match op {
         Op::AtomicLoad(..) | Op::AtomicStore(..) => true,
@@ -393,7 +394,7 @@ fn is_of_system_scope(op: &Op) -> bool {
     }
 }
 
-/// Calls `visit` on each constant that a function names.
+/// Calls `visit` on each constant that a function references.
 fn for_each_constant(function: &Function, mut visit: impl FnMut(crate::ir::ConstId)) {
     let mut note = |operand: Operand| {
         if let Operand::Const(id) = operand {

@@ -9,7 +9,7 @@
 //! All numbers that name something are typed indices (see [`arena`]). Analyses keep their facts in
 //! tables beside the IR, indexed by the same numbers.
 //!
-//! The textual form (`Display`) is for people and golden tests; it is not read back.
+//! The textual form (`Display`) is for readers and golden tests; it is not parsed.
 
 pub mod arena;
 mod dominators;

@@ -4,21 +4,21 @@
 //! The stages, in order:
 //! - [`parse`]: SPIR-V → [`ir`], the typed representation that all stages share.
 //! - [`link`]: modules that import from each other become one.
-//! - [`check`]: what cannot be compiled is refused here, with its place.
+//! - [`check`]: refuses modules that cannot be compiled, with the place of each error.
 //! - [`optimise`]: passes over the IR of one kernel.
-//! - [`instrument`]: checks of memory accesses, if they are asked for.
+//! - [`instrument`]: adds checks of memory accesses, if they are requested.
 //! - [`widen`]: one function that runs a vector of work-items.
 //! - [`regions`]: kernels cut at their barriers.
 //! - [`lower`]: IR → LLVM's assembly language.
 //! - `llvm`: that → an object file.
 //! - `blob`: the object file → code that runs wherever it is mapped.
 //!
-//! [`pointers`] is what parsing and linking make of calls through pointers.
+//! [`pointers`] has the form of calls through pointers for parsing and linking.
 //!
-//! [`interp`] runs the IR as it is: the reference that compiled code is compared with.
+//! [`interp`] runs the IR directly: the reference that compiled code is compared with.
 //!
-//! `codegen` puts the last three together; `serve` is the compiler process around them all; `beside`
-//! shows people what has become of a kernel, and `times` what each step of its build costs.
+//! `codegen` combines the last three; `serve` is the compiler process around them all; `beside` shows
+//! the forms of a kernel to readers, and `times` the cost of each step of its build.
 
 #[cfg(feature = "llvm")]
 pub mod beside;

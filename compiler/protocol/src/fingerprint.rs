@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A hash that tells contents apart and notices damage. It does not resist an attacker.
+//! A hash that distinguishes contents and detects damage. It does not resist an attacker.
 
 use twox_hash::XxHash3_128;
 
@@ -21,7 +21,7 @@ mod tests {
         assert_ne!(fingerprint([&b""[..]]), [0; 16]);
     }
 
-    /// Files of the cache and native binaries hold it, so another one is another version of the format.
+    /// Cache files and native binaries contain it, so a change of it needs a new version of the format.
     #[test]
     fn it_is_xxh3() {
         let empty = 0x99aa_06d3_0147_98d8_6001_c324_468d_497f_u128;

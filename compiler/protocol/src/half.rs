@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Halves: the one decoder for all that print or compute with them.
+//! Halves: the only decoder for all code that prints or computes with them.
 //!
 //! The crate `half` is not used: of its two directions only this one is exact, its conversion from
 //! doubles rounds twice on processors with F16C (its issue 116) and misses ties without (151).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host that replaces functions of the C library, as a sanitizer does: the children between clone and
-//! execve call none of them, since the locks behind them may never be released there. Only functions
-//! that nothing else in this program calls are hooked; fcntl and write are not.
+//! execve must call none of them, since the locks behind them may never be released there. Only
+//! functions that nothing else in this program calls are hooked; fcntl and write are not.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use tally_compiler_protocol::Compiler;
 
-/// The descriptor by which a child says that it has run a hook; every child inherits it.
+/// The descriptor to which a child that has run a hook writes; every child inherits it.
 static TELL: AtomicI32 = AtomicI32::new(-1);
 
 fn told(name: &[u8]) {
-    // SAFETY: the bytes are there; a descriptor that is none is refused.
+    // SAFETY: the bytes are valid; an invalid descriptor is refused.
     unsafe {
         libc::syscall(libc::SYS_write, TELL.load(Ordering::Relaxed), name.as_ptr(), name.len())
     };
@@ -25,7 +25,7 @@ macro_rules! hook {
         #[unsafe(no_mangle)]
         extern "C" fn $name($($argument: $type),*) -> $result {
             told(concat!(stringify!($name), " ").as_bytes());
-            // SAFETY: what the caller asked the C library for.
+            // SAFETY: the caller passed these arguments to the C library.
             unsafe { libc::syscall(libc::$number, $($argument),*) as $result }
         }
     };
@@ -37,7 +37,8 @@ hook!(execve(file: *const c_char, words: *const c_void, environment: *const c_vo
 #[unsafe(no_mangle)]
 extern "C" fn sigprocmask(how: c_int, new: *const u64, old: *mut u64) -> c_int {
     told(b"sigprocmask ");
-    // SAFETY: what the caller asked the C library for; the kernel's set has the size of a u64.
+    // SAFETY: the caller passed these arguments to the C library; the kernel's set has the size of a
+    // u64.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>()) as c_int }
 }
 
@@ -56,7 +57,7 @@ fn the_children_call_no_function_that_a_host_may_have_replaced() {
     // SAFETY: room for two descriptors. None of them blocks.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) }, 0);
     TELL.store(ends[1], Ordering::Relaxed);
-    // One program that ends at once, one that the kernel does not start.
+    // One program that ends at once, and one that the kernel does not start.
     let dir = std::env::temp_dir().join(format!("tally-hooks-{}", std::process::id()));
     let program = dir.join("tally-compiler");
     fs::create_dir_all(&dir).expect("a folder");

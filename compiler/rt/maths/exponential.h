@@ -27,7 +27,7 @@
 #define LN_2_HIGH_32 0x1.62e4p-1f
 #define LN_2_LOW_32 0x1.7f7d1cp-20f
 
-// x is r + rest and so many times ln 2; the count is in the low bits of `shifted`.
+// x is r + rest plus a multiple of ln 2; the count is in the low bits of `shifted`.
 struct reduced64 {
   F64 r, rest, shifted;
 };
@@ -63,7 +63,8 @@ static inline F64 exp64(F64 r, F64 rest) {
   return most.hi + (curve + most.lo);
 }
 
-// x times a power of two, whose exponent is in the low bits of `shifted`, as long as it stays normal.
+// x times a power of two, whose exponent is in the low bits of `shifted`, provided that the result is
+// normal.
 static inline F64 scaled64(F64 x, F64 shifted) {
   return of_bits64(bits64(x) + (bits64(shifted) << 52));
 }

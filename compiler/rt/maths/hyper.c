@@ -42,7 +42,7 @@ static inline F64 sinh_near(F64 x) {
   return with_sign64(it.sine.hi + it.sine.lo, x);
 }
 
-// The quotient of the sine and of the cosine, with what it has lost.
+// The quotient of the sine and the cosine, with its rounding error.
 static inline F64 tanh_near(F64 x) {
   F64 size = abs64(x);
   struct hyperbolic64 it = hyperbolic64(size < 20 ? size : (F64)20);
@@ -103,7 +103,7 @@ FUNCTION32(sinh, abs32(x) <= 75, sinh_near_32(x))
 FUNCTION32(cosh, abs32(x) <= 75, hyperbolic32(abs32(x)).cosine.hi)
 WHOLE32(tanh, tanh_near_32(x))
 
-// The root of a positive sum of two, and the sum with a number that is not larger.
+// The root of a positive number given as a sum of two, plus a number that is not larger than the root.
 static inline D64 with_root64(D64 square, F64 x) {
   F64 inverse = inverse_root64(square.hi), root = square.hi * inverse;
   D64 whole = sum64(root, (square.lo - lost64(root, root, square.hi)) * (0.5 * inverse));

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The functions that OpenCL.std calls native_ and half_: exp, exp2, exp10, log, log2, log10, powr,
-// sin, cos, tan. Divisions and roots are the processor's instructions: an estimate, a step of
-// Newton's and care for zero and infinity take longer.
+// The functions for OpenCL.std's native_ and half_ functions: exp, exp2, exp10, log, log2, log10, powr,
+// sin, cos, tan. Divisions and roots are the processor's instructions: an estimate, a Newton step and
+// the handling of zero and infinity would take longer.
 //
-// OpenCL allows half_ functions 8192 ulp, and those of angles only arguments up to 2^16; what
-// native_ functions do is the implementation's choice, here the same. Results are good to about 2^-17
-// and take few steps. Infinities, NaN, logarithms of 0 and powers of 0 give what the exact functions
-// give; subnormal arguments and results count as zero. Beyond 2^23 the sine, the cosine and the
-// tangent mean nothing, but stay bounded.
+// OpenCL allows half_ functions 8192 ulp, and those of angles only arguments up to 2^16; the accuracy
+// of native_ functions is the implementation's choice, here the same. Results are good to about 2^-17
+// and take few steps. Infinities, NaN, logarithms of 0 and powers of 0 have the results of the exact
+// functions; subnormal arguments and results count as zero. Beyond 2^23 the sine, the cosine and the
+// tangent are meaningless, but stay bounded.
 
 #include "../bits.h"
 
-// Short enough for LLVM's vectoriser, which makes vector code of loops over them.
+// Short enough for LLVM's vectoriser, which makes vector code of loops that call them.
 #if LANES == 1
 
 #define LN_2 0x1.62e42fefa39efp-1
@@ -51,7 +51,7 @@ static inline float native_exp2(float t) {
   float power = madd(f, POLYNOMIAL(NATIVE_EXP2, f), 1);
   float result = float_of_bits(bits_of_float(power) + (bits_of_float(shifted) << 23));
   result = t < -126 ? 0 : result;
-  // Also where it is NaN.
+  // This also handles NaN.
   return t < 128 ? result : t + __builtin_inff();
 }
 
@@ -84,7 +84,7 @@ float __tally_native_powr_f32(float x, float y) {
   return native_exp2(y * native_log(x, 1, (float)LOG2_E));
 }
 
-// x less `count` times pi, or half of that if count says so.
+// x less `count` times pi; the count may be a multiple of 1/2.
 static inline float native_rest(float x, float count) {
 #ifdef TALLY_FMA
   // Three parts of 24 bits: close to a multiple of pi all of them matter.
@@ -98,7 +98,7 @@ static inline float native_rest(float x, float count) {
 #endif
 }
 
-// The rest of what is too large to have one is anything.
+// The remainder of an argument that is too large may be anything, so it is bounded.
 static inline float native_bounded(float r, float limit) {
   r = r > limit ? limit : r;
   return r < -limit ? -limit : r;

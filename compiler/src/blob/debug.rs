@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The debug information of an object file, as far as it can be linked without addresses: what refers
-//! to code counts from the blob's start, what refers to a section from that section's start.
+//! The debug information of an object file, linked without addresses: references to code count from the
+//! blob's start, references to a section from that section's start.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use tally_compiler_protocol::{DebugPlace, DebugSection};
 
 use super::{BlobError, Elf, name_of};
 
-/// DWARF's number for an address in code that is not in the blob.
+/// DWARF's value for an address of code that is not in the blob.
 const NOWHERE: u64 = u64::MAX;
 
-/// All sections of debug information. `placed` gives the offset in the blob of a section of code.
+/// All sections of debug information. `placed` returns the offset in the blob of a section of code.
 pub(super) fn sections(
     file: &Elf<'_>,
     placed: impl Fn(SectionIndex) -> Option<u64>,

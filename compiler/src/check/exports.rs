@@ -5,8 +5,8 @@ use super::{Checker, Root, RootKind};
 use crate::ir::AddressSpace;
 
 impl Checker<'_> {
-    /// Looks at the exported functions that no kernel has reached. An error in them has no
-    /// effect before another module calls them, so it becomes a line of the build log.
+    /// Checks the exported functions that no kernel has reached. An error in them has no effect before
+    /// another module calls them, so it becomes a line of the build log.
     pub(super) fn exports(&mut self) -> String {
         let module = self.module;
         let mut warnings = String::new();

@@ -49,7 +49,7 @@ fn use_before_definition(function: &Function, operand: Operand) -> String {
     format!("uses {name} on a path where it is not defined")
 }
 
-/// Phis come first and name each predecessor once.
+/// Phis stand first in a block and name each predecessor once.
 fn phis(block: &Block, predecessors: &[BlockId], report: &mut impl FnMut(Loc, String)) {
     let mut behind = false;
     for inst in &block.insts {

@@ -3,13 +3,13 @@
 
 use crate::ir::{AddressSpace, Function, GlobalId, Inst, Module, Op, Scope, Type, TypeId};
 
-/// The largest program-scope variable in bytes, since its initial bytes go to the driver.
+/// The largest program-scope variable in bytes, since its initial bytes are sent to the driver.
 pub const MAX_GLOBAL_BYTES: u64 = 1 << 30;
 
-/// Why an instruction is not supported; `None` if it is.
+/// The reason why an instruction is not supported; `None` if it is.
 pub fn inst(module: &Module, function: &Function, inst: &Inst) -> Option<String> {
     if let Op::Unsupported(what) = &inst.op {
-        // The error names the opcode already; what says more is said.
+        // The error names the opcode already; only further details are added.
         let only_opcode = what.starts_with("Op") && !what.contains(' ');
         return Some(if only_opcode {
             "is not supported".into()
@@ -58,7 +58,7 @@ fn atomic_type(module: &Module, ty: TypeId) -> Option<String> {
     })
 }
 
-/// Why values of a type cannot be handled; `None` if they can.
+/// The reason why values of a type are not supported; `None` if they are.
 pub fn value_type(module: &Module, ty: TypeId) -> Option<String> {
     module
         .types
@@ -67,7 +67,8 @@ pub fn value_type(module: &Module, ty: TypeId) -> Option<String> {
         .then(|| format!("of type {}, which is not supported", module.types.text(ty)))
 }
 
-/// Why a variable of module scope (other than a local one) cannot be used; `None` if it can.
+/// The reason why a variable of module scope (other than a local one) is not supported; `None` if it
+/// is.
 pub fn global(module: &Module, id: GlobalId) -> Option<String> {
     let global = &module.globals[id];
     let name = &global.name;

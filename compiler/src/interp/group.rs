@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the items of a work-group together: who waits for whom, and what they exchange.
+//! Runs the items of a work-group together: their waits for each other, and their exchange of values.
 //!
-//! This is written from the meaning of the operations, not from the way compiled code goes: when a
-//! scope has stopped, the scheduler hands each item the list of those that stopped at the same
-//! place with what they offer, and the item computes its result from that.
+//! This implements the meaning of the operations, not the way of compiled code: when a scope has
+//! stopped, the scheduler passes each item the list of those that stopped at the same place with their
+//! offers, and the item computes its result from that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -50,11 +50,11 @@ pub fn run(
     }
 }
 
-/// The order of the blocks of each function that was asked for.
+/// The order of the blocks of each function that was needed so far.
 type Ranks = HashMap<*const Function, Vec<u32>>;
 
-/// Lets items go on that wait for a scope, which has stopped: all those of a work-group, of a
-/// sub-group those that are behind the others.
+/// Resumes items that wait for a scope, once it has stopped: all those of a work-group; of a sub-group
+/// those that are behind the others.
 fn release<'m>(items: &mut [Item<'m>], scope: Scope, ranks: &mut Ranks) {
     let mut place = |item: &Item<'m>| -> Vec<(u32, usize)> {
         let of = |(function, block, next): (&'m Function, BlockId, usize)| {
@@ -105,7 +105,7 @@ pub fn collect(
     };
     let mut sum = start(module, combine, ty)?;
     for (_, value) in offers.iter().filter(|(place, _)| within(*place)) {
-        // Only the operator counts; the values are given beside it.
+        // Only the operator is used; the values are passed separately.
         let none = Operand::Value(ValueId(0));
         sum = ops::apply(
             module,

@@ -13,13 +13,13 @@ use crate::ir::{
 };
 use crate::regions;
 
-/// Calls that may be open at once. Checked modules have no recursion and stay far below.
+/// The maximum depth of calls. Checked modules have no recursion and stay far below.
 const MAX_CALLS: usize = 1024;
 
-/// Whether a work-item goes on.
+/// Whether a work-item can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It can go on.
+    /// It can continue.
     Ready,
     /// It waits for the items of a scope.
     Waits(Scope),
@@ -27,7 +27,7 @@ pub enum Status {
     Finished,
 }
 
-/// Which work-item it is.
+/// The identity of a work-item.
 #[derive(Clone, Copy)]
 pub struct Place<'m> {
     /// The launch.
@@ -57,17 +57,17 @@ struct Frame<'m> {
 
 /// A work-item.
 pub struct Item<'m> {
-    /// Whether it goes on.
+    /// Whether it can continue.
     pub status: Status,
     module: &'m Module,
     place: Place<'m>,
     locals: &'m LocalLayout,
-    /// Its number within the group, which names its private memory.
+    /// Its number within the group, by which its private memory is found.
     number: usize,
     frames: Vec<Frame<'m>>,
     /// Its offer to the items that it waits for.
     pub offer: Option<Value>,
-    /// Its place in the scope for which it has just waited, and what was offered there.
+    /// Its place in the scope for which it has just waited, and the offers made there.
     pub offers: Option<(usize, Offers)>,
 }
 
@@ -81,7 +81,7 @@ enum Step {
     Call,
 }
 
-/// Why an instruction failed, without its place.
+/// The reason why an instruction failed, without its place.
 enum Fault {
     Access(AccessError),
     StepLimit,
@@ -253,7 +253,7 @@ impl<'m> Item<'m> {
         Ok(())
     }
 
-    /// All phis of the block at once: none sees what another has just set.
+    /// Evaluates all phis of the block at once, so that none sees the new value of another.
     fn phis(&mut self, memory: &Memory) -> Result<(), Fault> {
         let frame = self.frame()?;
         let from = frame.from;
@@ -470,7 +470,7 @@ impl Place<'_> {
     }
 }
 
-/// Stops where an operation makes items wait, if it does.
+/// Stops at operations at which items wait.
 fn stop(op: &Op) -> Step {
     regions::stop_scope(op).map_or(Step::Next, Step::Wait)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A launch: its index space, its arguments, and why it ended early.
+//! A launch: its index space, its arguments, and the reasons for an early end.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ pub struct Launch {
     pub group_size: [u32; 3],
     /// Added to every global id.
     pub global_offset: [u64; 3],
-    /// The answer to `get_work_dim`.
+    /// The value of `get_work_dim`.
     pub work_dim: u32,
-    /// Instructions that the launch may take in all.
+    /// The maximum number of instructions of the launch.
     pub step_limit: u64,
 }
 
 impl Launch {
-    /// A launch in one dimension without offset, with a limit far above what a test needs.
+    /// A launch in one dimension without offset, with a limit far above the needs of tests.
     pub fn linear(global_size: u64, group_size: u32) -> Self {
         Self {
             global_size: [global_size, 1, 1],
@@ -44,7 +44,7 @@ impl Launch {
 pub enum Arg {
     /// The bytes of a value, or of a pointer to global or constant memory.
     Bytes(Vec<u8>),
-    /// So many bytes of local memory.
+    /// This many bytes of local memory.
     Local(u64),
 }
 
@@ -55,7 +55,7 @@ impl Arg {
     }
 }
 
-/// Why a run ended early.
+/// The reason why a run ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterpError {
     /// The launch does not fit the kernel.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Library functions of OpenCL.std, computed in `f64`.
 //!
-//! For `f32` that leaves one rounding at the end, far below what OpenCL allows. For `f64` the
-//! results are as good as the `libm` crate's, within a few units in the last place.
+//! For `f32` that leaves one rounding at the end, far below OpenCL's limits. For `f64` the results are
+//! as good as the `libm` crate's, within a few units in the last place.
 
 use std::f64::consts::PI;
 
@@ -50,7 +50,7 @@ fn x_sign(x: f64, fraction: f64) -> f64 {
     if fraction == 0.0 { x } else { 1.0 }
 }
 
-/// The exponent; OpenCL leaves the answers for zero, infinity and NaN to the implementation.
+/// The exponent; OpenCL leaves the results for zero, infinity and NaN to the implementation.
 fn ilogb(x: f64) -> i32 {
     if x == 0.0 {
         i32::MIN

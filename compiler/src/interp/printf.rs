@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `printf`: the text goes to a list beside the memory.
+//! `printf`: the text is appended to a list beside the memory.
 
 use tally_compiler_protocol::printf;
 
@@ -8,7 +8,7 @@ use super::{Memory, MemoryError};
 /// The kind of an argument that is a string.
 const STRING: u64 = printf::Kind::String as u64;
 
-/// Prints by the format at an address the arguments, so many bytes, at another.
+/// Prints `bytes` bytes of arguments at one address by the format at another.
 pub fn print(memory: &mut Memory, format: u64, args: u64, bytes: u32) -> Result<(), MemoryError> {
     let format = string(memory, format)?;
     let mut list = vec![0; bytes as usize];

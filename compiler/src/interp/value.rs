@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values of the interpreter, and how they go to memory and back.
+//! Values of the interpreter, and their conversion to memory and back.
 
 use super::launch::LocalLayout;
 use super::memory::{Memory, MemoryError};
@@ -14,11 +14,11 @@ pub enum Value {
     Parts(Vec<Value>),
 }
 
-/// Components of the largest composite that is handled as one value.
+/// The maximum number of components of a composite that is handled as one value.
 const MAX_PARTS: u64 = 1 << 20;
 
 impl Value {
-    /// The bits of a scalar; 0 for composites, which well-typed code does not ask.
+    /// The bits of a scalar; 0 for composites, for which well-typed code does not call this.
     pub fn bits(&self) -> u64 {
         match self {
             Value::Bits(bits) => *bits,
@@ -26,7 +26,7 @@ impl Value {
         }
     }
 
-    /// The component at an index; a scalar is its own only component.
+    /// The component at an index; a scalar has itself as its only component.
     pub fn part(&self, index: usize) -> Value {
         match self {
             Value::Bits(_) => self.clone(),
@@ -54,7 +54,7 @@ fn parts(module: &Module, ty: TypeId) -> Result<Option<Vec<(TypeId, u64)>>, Stri
     Ok(Some((0..count).map(|i| (element, i * stride)).collect()))
 }
 
-/// The value of a type with all bits zero. `Err` says what is too large.
+/// The value of a type with all bits zero. `Err` names a part that is too large.
 pub fn zero(module: &Module, ty: TypeId) -> Result<Value, String> {
     match parts(module, ty)? {
         None => Ok(Value::Bits(0)),
@@ -66,7 +66,7 @@ pub fn zero(module: &Module, ty: TypeId) -> Result<Value, String> {
     }
 }
 
-/// The value of a constant. `Err` says what has none.
+/// The value of a constant. `Err` names a part that has no value.
 pub(super) fn constant(
     module: &Module,
     id: ConstId,

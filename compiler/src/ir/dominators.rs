@@ -10,12 +10,12 @@ use super::module::{ENTRY, Function};
 pub struct Dominators {
     /// The blocks in reverse postorder.
     order: Vec<BlockId>,
-    /// By block, the block right above it; `None` of the entry.
+    /// By block, its immediate dominator; `None` for the entry.
     parent: Vec<Option<BlockId>>,
-    /// By block, those right below it, in reverse postorder.
+    /// By block, the blocks that it immediately dominates, in reverse postorder.
     children: Vec<Vec<BlockId>>,
-    /// The first and last time a depth-first walk of the tree was in each block; zeros for what it
-    /// misses.
+    /// The first and last time a depth-first walk of the tree was in each block; zeros for blocks that
+    /// cannot be reached.
     times: Vec<(u32, u32)>,
 }
 
@@ -27,7 +27,7 @@ impl Dominators {
         for (i, block) in order.iter().enumerate() {
             rank[block.index()] = i;
         }
-        // Parents by rank; the entry is its own.
+        // Parents by rank; the entry is its own parent.
         let mut above: Vec<Option<usize>> = vec![None; order.len()];
         above[0] = Some(0);
         let mut changed = true;
@@ -64,22 +64,22 @@ impl Dominators {
         Self { order, parent, children, times }
     }
 
-    /// The blocks that can be reached in reverse postorder: each comes after those that dominate it.
+    /// The blocks that can be reached, in reverse postorder: each follows those that dominate it.
     pub fn order(&self) -> &[BlockId] {
         &self.order
     }
 
-    /// The block right above another; `None` of the entry and of what cannot be reached.
+    /// The immediate dominator of a block; `None` for the entry and blocks that cannot be reached.
     pub fn parent(&self, block: BlockId) -> Option<BlockId> {
         self.parent[block.index()]
     }
 
-    /// The blocks right below another.
+    /// The blocks that a block immediately dominates.
     pub fn children(&self, block: BlockId) -> &[BlockId] {
         &self.children[block.index()]
     }
 
-    /// Whether all ways to `below` pass `above`, which may be the same block.
+    /// Whether all paths to `below` pass `above`, which may be the same block.
     pub fn dominates(&self, above: BlockId, below: BlockId) -> bool {
         let (a, b) = (self.times[above.index()], self.times[below.index()]);
         a.0 <= b.0 && b.1 <= a.1 && a.1 != 0
@@ -115,7 +115,7 @@ impl Dominators {
 
 fn intersect(parent: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
     while a != b {
-        // A parent's rank is below its child's, so this ends at the entry at last.
+        // A parent's rank is below its child's, so this ends at the entry in the end.
         if a > b {
             a = parent[a].unwrap_or(0);
         } else {
@@ -149,7 +149,7 @@ fn reverse_postorder(function: &Function) -> Vec<BlockId> {
     order
 }
 
-/// Entry and exit times of a walk over the tree, from 1; zeros for what it misses.
+/// Entry and exit times of a walk over the tree, from 1; zeros for blocks that it does not reach.
 fn walk(children: &[Vec<BlockId>]) -> Vec<(u32, u32)> {
     let mut times = vec![(0, 0); children.len()];
     let mut clock = 1;

@@ -6,7 +6,7 @@ use super::{ConstId, ConstKind, Constant, GlobalId, GlobalReloc, Module, Type};
 /// The contents of a global variable before the first kernel runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalImage {
-    /// The bytes, as many as the variable is long; empty if all are zero.
+    /// The bytes, as many as the variable has; empty if all are zero.
     pub bytes: Vec<u8>,
     /// Addresses to be filled in, in ascending order of offset.
     pub relocs: Vec<GlobalReloc>,

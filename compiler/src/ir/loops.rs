@@ -5,7 +5,7 @@ use super::arena::Id;
 use super::dominators::Dominators;
 use super::ids::BlockId;
 
-/// A loop: what lies between a header and the branches back to it, which the header dominates.
+/// A loop: the blocks between a header and the branches back to it, which the header dominates.
 pub struct Loop {
     /// The block at which it is entered.
     pub header: BlockId,
@@ -17,19 +17,19 @@ pub struct Loop {
     pub parent: Option<usize>,
 }
 
-/// The loops of a function. A cycle that is entered at several blocks is none of them.
+/// The loops of a function. A cycle with several entries is not a natural loop and not listed.
 pub struct Loops {
-    /// Each comes before the loops within it.
+    /// Each precedes the loops within it.
     pub all: Vec<Loop>,
     /// By block, the innermost loop.
     pub within: Vec<Option<usize>>,
 }
 
 impl Loops {
-    /// Finds them.
+    /// Finds the loops of a function.
     pub fn of(dominators: &Dominators, predecessors: &[Vec<BlockId>]) -> Self {
         let mut loops = Self { all: Vec::new(), within: vec![None; predecessors.len()] };
-        // A header comes before those of the loops in its loop.
+        // A header precedes those of the loops in its loop.
         for &header in dominators.order() {
             let from = predecessors[header.index()].iter().copied();
             let latches: Vec<BlockId> =

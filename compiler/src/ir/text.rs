@@ -22,12 +22,12 @@ use super::{
     Kernel, Module, Op, Operand, Terminator, Type, TypeId, Types, ValueId,
 };
 
-/// Components of a composite type or constant that are printed.
+/// The maximum number of components of a composite type or constant that are printed.
 const MAX_COMPONENTS: usize = 16;
-/// Levels of nested composites that are printed.
+/// The maximum number of levels of nested composites that are printed.
 const MAX_DEPTH: usize = 3;
 
-/// A type with what is needed to print it.
+/// A type with its context for printing.
 pub struct TypeText<'a>(&'a Types, TypeId, usize);
 
 impl Types {
@@ -67,7 +67,7 @@ impl Display for TypeText<'_> {
     }
 }
 
-/// A constant with what is needed to print it: its type and its contents.
+/// A constant with its context for printing.
 pub struct ConstText<'a>(&'a Module, ConstId);
 
 impl Module {
@@ -150,7 +150,7 @@ fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A function with what is needed to print it.
+/// A function with its context for printing.
 pub struct FunctionText<'a> {
     module: &'a Module,
     id: FunctionId,
@@ -170,7 +170,7 @@ impl Module {
         text.inst(function, inst)
     }
 
-    /// The end of a block in its textual form.
+    /// The terminator of a block in its textual form.
     pub fn terminator_text(&self, terminator: &Terminator) -> String {
         FunctionText { module: self, id: FunctionId(0) }.terminator(terminator)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Types, how they are interned, and how they lie in memory.
+//! Types, their interning, and their layout in memory.
 //!
-//! Pointers are opaque: a pointer type says only its address space, and every access says the type
-//! that it moves. Layout is OpenCL C's: little-endian, naturally aligned, a vector of three has the
-//! size and alignment of a vector of four, and a packed structure has no padding at all.
+//! Pointers are opaque: a pointer type has only an address space, and every access names the type that
+//! it moves. Layout is OpenCL C's: little-endian, naturally aligned, a vector of three has the size and
+//! alignment of a vector of four, and a packed structure has no padding at all.
 
 use std::collections::HashMap;
 
@@ -69,7 +69,7 @@ impl AddressSpace {
 pub enum Type {
     /// No value.
     Void,
-    /// A truth value; one byte, 0 or 1, where it lies in memory.
+    /// A boolean; in memory one byte, 0 or 1.
     Bool,
     /// An integer of 8, 16, 32 or 64 bits.
     Int(u32),
@@ -88,8 +88,8 @@ pub enum Type {
         /// Without padding and with an alignment of one byte.
         packed: bool,
     },
-    /// A type that the compiler knows by name only (images, samplers, events, ...). Values of such
-    /// types may be named by unreachable code; `check` refuses them everywhere else.
+    /// A type that the compiler knows by name only (images, samplers, events, ...). Unreachable code
+    /// may have values of such types; `check` refuses them everywhere else.
     Opaque(String),
 }
 
@@ -163,8 +163,8 @@ impl Types {
         self.scalar(Type::Pointer(space))
     }
 
-    /// The type `like` with its component type replaced: a scalar stays a scalar, a vector keeps
-    /// its number of components. An `element` that vectors cannot have comes back as it is.
+    /// The type `like` with its component type replaced: a scalar stays a scalar, a vector keeps its
+    /// number of components. An `element` that vectors cannot have is returned unchanged.
     pub fn with_element(&mut self, like: TypeId, element: TypeId) -> TypeId {
         let scalar = self.scalar_bits(element) != 0 && self.lanes(element) == 1;
         match self[like] {
@@ -230,7 +230,7 @@ impl Types {
         self.offsets.get(&ty)?.get(index as usize).copied()
     }
 
-    /// All types in the order they were interned; a type comes after the types it is made of.
+    /// All types in the order they were interned; a type follows the types that it consists of.
     pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         self.types.iter()
     }
@@ -283,19 +283,19 @@ impl std::ops::Index<TypeId> for Types {
     }
 }
 
-/// The type of a scalar, as far as operations look at it.
+/// A scalar type, as far as operations distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// A truth value, 0 or 1.
     Bool,
-    /// An integer of so many bits; also a pointer.
+    /// An integer of this many bits; also a pointer.
     Int(u32),
     /// A float.
     Float(Float),
 }
 
 impl Scalar {
-    /// The scalar that a type is; `None` for others.
+    /// The scalar type; `None` for other types.
     pub fn of(ty: &Type) -> Option<Self> {
         Some(match ty {
             Type::Bool => Scalar::Bool,

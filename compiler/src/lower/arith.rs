@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arithmetic, comparisons, conversions and library functions.
 //!
-//! The IR gives every operation a value where LLVM would trap or be undefined: divisors are
-//! guarded, shift amounts masked, and a conversion that does not fit is frozen.
+//! The IR gives every operation a value, where LLVM would trap or be undefined: divisors are guarded,
+//! shift amounts masked, and a conversion that does not fit is frozen.
 
 use super::body::Body;
 use super::library;
@@ -14,8 +14,8 @@ use crate::ir::{
 };
 
 impl Body<'_, '_> {
-    /// Text of the instruction that computes an operation. Instructions that it needs are added;
-    /// `None` if nothing is left to do.
+    /// Text of the instruction that computes an operation. Adds the instructions that it needs; `None`
+    /// if the operation is complete with these.
     pub(super) fn op(&mut self, inst: &Inst) -> Result<Option<String>, LowerError> {
         let ty = inst.result.map(|result| self.function.values[result].ty);
         let result = || ty.ok_or(LowerError::Unsupported("a value without a name".into()));
@@ -207,7 +207,7 @@ impl Body<'_, '_> {
         self.def(&format!("and {} {amount}, {mask}", self.value_type(ty)))
     }
 
-    /// The divisor, with 1 in the place of one that would trap.
+    /// The divisor, with 1 in place of a divisor that would trap.
     fn divisor(&mut self, ty: TypeId, a: &str, b: &str, operand: Operand, signed: bool) -> String {
         let module = self.unit.module;
         let bits = module.types.scalar_bits(ty);
@@ -283,8 +283,8 @@ impl Body<'_, '_> {
         format!("trunc {wide} {high} to {}", self.value_type(ty))
     }
 
-    /// `(a + b) >> 1` or, rounded up, `(a + b + 1) >> 1`: what both have in common, or what either
-    /// has, and half of the difference.
+    /// `(a + b) >> 1` or, rounded up, `(a + b + 1) >> 1`: the bits that both have in common, or that
+    /// either has, and half of the difference.
     fn half_sum(
         &mut self,
         [common, shift, join]: [&str; 3],
@@ -349,8 +349,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A fused multiply-add of half floats. The product is exact in a double, and the double's sum
-    /// holds every bit that decides the rounding to eleven.
+    /// A fused multiply-add of half floats. The product is exact in a double, and the double's sum has
+    /// every bit that affects the rounding to eleven.
     fn half_fma(&mut self, ty: TypeId, args: [&str; 3]) -> String {
         let llvm = self.value_type(ty);
         let wide = match self.unit.module.types.lanes(ty) {
@@ -483,7 +483,7 @@ impl Body<'_, '_> {
         let element = module.types.element(argument_type);
         let float = self.value_type(element);
         let width = if module.types[element] == Type::Float(Float::F64) { "f64" } else { "f32" };
-        // The cheaper form is there for floats only, as OpenCL has it.
+        // The cheaper form exists for floats only, as in OpenCL.
         let native = flags.contains(Flags::AFN) && width == "f32" && op.has_native();
         let form = if native { "native_" } else { "" };
         let function = format!("__tally_{form}{}_{width}", op.name());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Vectors, arrays and structures: built, taken apart, rearranged.
+//! Vectors, arrays and structures: construction, extraction, shuffles.
 
 use super::body::Body;
 use super::types::{component, is_bool, memory_type, value_type, zero};
@@ -27,7 +27,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// Text of a whole from all its components' texts, in value form.
+    /// Text of a composite from all its components' texts, in value form.
     pub(super) fn assemble(&mut self, ty: TypeId, parts: &[String]) -> String {
         let module = self.unit.module;
         let vector = matches!(module.types[ty], Type::Vector(..));
@@ -56,8 +56,8 @@ impl Body<'_, '_> {
         self.assemble(ty, &parts)
     }
 
-    /// The component types along a path, and how much of it leads through structures and arrays;
-    /// at most one step, the last, is into a vector.
+    /// The component types along a path, and the length of its part through structures and arrays; at
+    /// most one step, the last, is into a vector.
     fn follow(&self, ty: TypeId, path: &[u32]) -> (TypeId, usize, TypeId) {
         let module = self.unit.module;
         let (mut outer, mut steps, mut inner) = (ty, 0, ty);

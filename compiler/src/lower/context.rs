@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The group's context and the launch: where their fields lie, and how code loads them.
+//! The group's context and the launch: the offsets of their fields, and the code that loads them.
 //!
 //! The context is `GroupContext` of the device's manual, the launch `LaunchInfo`; the offsets here
 //! are theirs. Neither changes while a group runs, so every load of them is invariant.
@@ -36,8 +36,8 @@ pub(super) fn load_context(name: &str, offset: u32) -> String {
     )
 }
 
-/// Computes the size of this work-group in a dimension: what is left of the global size, if that
-/// is less than a full group. `exact` is the size of all groups that get here, if that is known.
+/// Computes the size of this work-group in a dimension: the rest of the global size, if that is less
+/// than a full group. `exact` is the size of all groups that run this code, if it is known.
 pub(super) fn local_size(name: &str, dimension: u8, exact: Option<[u32; 3]>) -> String {
     if let Some(size) = exact {
         return format!("  {name} = add i64 {}, 0\n", size[usize::from(dimension)]);

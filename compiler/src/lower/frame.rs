@@ -9,8 +9,8 @@ use super::unit::{MAX_ALIGN, Unit, align_up};
 use crate::ir::{Module, Op, Scope, ValueId};
 use crate::regions::{Ends, Regions, uniform};
 
-/// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
-/// that takes; its private variables, and the values that are live across barriers.
+/// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, the part
+/// for that; its private variables, and the values that are live across barriers.
 pub(super) struct Frame {
     /// Bytes from one item's frame to the next's.
     pub(super) size: u64,
@@ -29,17 +29,18 @@ pub(super) struct Frame {
 }
 
 /// Values that are live across barriers and the same for all vectors of a group: loop counters,
-/// distances, what is computed of those. They are in two places of the group, not in frames: vectors
-/// read what the barrier before has left in one, and leave in the other what the next barrier needs.
-/// Both are variables of the function that runs the group. LLVM makes them values, and computes
-/// outside the loop over the vectors what depends on nothing else.
+/// distances, and values computed from those. They are in two places of the group, not in frames:
+/// vectors read the values of the previous barrier from one, and write those for the next barrier to
+/// the other. Both are variables of the function that runs the group. LLVM turns them into values, and
+/// hoists computations that depend on nothing else out of the loop over the vectors.
 #[derive(Default)]
 pub(super) struct GroupValues {
     /// Bytes of each place.
     pub(super) size: u64,
     /// Offsets in either place, by value.
     pub(super) offsets: HashMap<ValueId, u64>,
-    /// By barrier, what is copied from one place to the other behind it: offsets and LLVM's types.
+    /// By barrier, the values that are copied from one place to the other behind it: offsets and LLVM's
+    /// types.
     pub(super) changed: Vec<Vec<(u64, String)>>,
 }
 
@@ -59,7 +60,7 @@ impl Frame {
         let mut end = private_offset + unit.private_size;
         let mut offsets = HashMap::new();
         let ends = regions.ends();
-        // It is not used where regions are run as one.
+        // It is not used if regions are run as one.
         let alike = match ends.is_empty() {
             true => None,
             false => uniform::shared(unit.module, function),
@@ -109,15 +110,15 @@ impl GroupValues {
 /// States from here on are barriers of a sub-group. They are positive as signed numbers.
 pub(super) const SUBGROUP_STATES: u32 = 1 << 30;
 
-/// The parameters that a resumable item takes if items exchange values: the frames of its sub-group
-/// and of its group, how many there are, and which of each pair is written now.
+/// The parameters that a resumable item takes if items exchange values: the frames of its sub-group and
+/// of its group, their numbers, and which one of each pair is written now.
 pub(super) const EXCHANGE_PARAMS: &str =
     ", ptr %peers, i64 %peer.count, i64 %turn, ptr %frames, i64 %items, i64 %phase";
 
 /// Offset of the item's local ids: three 32-bit numbers.
 pub(super) const LOCAL_IDS: u64 = 24;
 
-/// The part of a frame that items exchange through, which comes first.
+/// The part of a frame through which items exchange values; it is at the frame's start.
 pub(super) struct Exchange {
     pub(super) group: Slots,
     pub(super) subgroup: Slots,
@@ -132,7 +133,7 @@ pub(super) struct Exchange {
 pub(super) struct Slots {
     /// Two states, 32 bits each.
     pub(super) states: u64,
-    /// Whether the result has been made, 32 bits.
+    /// Whether the result is computed, 32 bits.
     pub(super) ready: u64,
     /// Two offers.
     pub(super) offers: u64,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One function: its blocks, phis and ends, its private variables, and how an item is resumed.
+//! One function: its blocks, phis and terminators, its private variables, and the resumption of items.
 //!
-//! Each IR block is one LLVM block of the same name, behind a block `entry` that computes what the
-//! whole function shares. In a resumable function `entry` ends with a switch to the place where the
-//! item stopped. Values that are live across a barrier have a stack slot there, which LLVM's
+//! Each IR block is one LLVM block of the same name, behind a block `entry` that computes the values
+//! that the whole function shares. In a resumable function `entry` ends with a switch to the place
+//! where the item stopped. Values that are live across a barrier have a stack slot there, which LLVM's
 //! `mem2reg` turns back into SSA form: the definition and the resumed code both write it.
 
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use crate::ir::{
 };
 use crate::regions::{Barrier, Regions};
 
-/// Lowers a function that runs from start to end in one go.
+/// Lowers a function that runs from start to end.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     id: FunctionId,
@@ -124,7 +124,8 @@ impl Body<'_, '_> {
         self.function.params.iter().map(param).collect()
     }
 
-    /// Gives each private variable its place: the stack, or scratch memory if the kernel has much.
+    /// Gives each private variable its place: the stack, or scratch memory if the kernel has many bytes
+    /// of them.
     fn place_variables(&mut self) {
         for variable in &self.function.variables {
             let address = name(variable.address);
@@ -141,7 +142,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The instructions that write what private variables hold at first.
+    /// The instructions that write the initial values of private variables.
     fn initialise_variables(&mut self) -> String {
         let function = self.function;
         let write = |body: &mut Self| {
@@ -157,7 +158,7 @@ impl Body<'_, '_> {
         self.captured(write).1
     }
 
-    /// Computes in the prelude what items ask about their place, and the values in `cheap`.
+    /// Computes in the prelude the items' queries for their place, and the values in `cheap`.
     fn prepare(&mut self, cheap: &HashSet<ValueId>) -> Result<(), LowerError> {
         let mut conversions = Vec::new();
         for (_, block) in self.function.blocks.iter() {
@@ -192,7 +193,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Whether the prelude can name an operand of a value in `cheap` by now.
+    /// Whether the prelude has computed an operand of a value in `cheap` by now.
     fn is_ready(&self, operand: Operand, cheap: &HashSet<ValueId>) -> bool {
         let Operand::Value(value) = operand else { return true };
         self.hoisted.contains_key(&value)
@@ -231,7 +232,7 @@ impl Body<'_, '_> {
                     true => edge_name(result, from),
                     false => self.operand(operand),
                 };
-                // LLVM wants an arm for each edge, and a switch may have several to this block.
+                // LLVM needs an arm for each edge, and a switch may have several to this block.
                 let here = |next: &BlockId| function_block_has(self.function, *next, result);
                 let edges = self.function.blocks[from].terminator.successors();
                 let count = edges.iter().filter(|&next| here(next)).count();
@@ -312,7 +313,7 @@ impl Body<'_, '_> {
         self.line(&format!("store {ty} {text}, ptr {}.slot", name(value)));
     }
 
-    /// The place of a value: in the frame, or in the group's place that is given.
+    /// The place of a value: in the frame, or in the group's place `shared`.
     fn frame_place(&mut self, frame: &Frame, value: ValueId, shared: &str) -> String {
         let (base, offset) = match frame.shared.offsets.get(&value) {
             Some(&offset) => (shared, offset),
@@ -346,7 +347,7 @@ impl Body<'_, '_> {
         self.line(&text);
     }
 
-    /// Loads what the phis of the next blocks need from slots and running code.
+    /// Emits the operands of the next blocks' phis that need instructions.
     fn copies(&mut self, id: BlockId, end: &Terminator) {
         let function = self.function;
         let next: HashSet<_> = end.successors().into_iter().collect();

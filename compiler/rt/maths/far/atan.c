@@ -19,8 +19,8 @@ static const double ATAN_COEFFICIENTS[] = {
     -0x1.ab3a7312877fep-5, 0x1.6f826101cc1bap-5, -0x1.0e3f2fb6f585cp-5, 0x1.df95f1ffbbfep-7,
 };
 
-// atan(y / x) for x, y >= 0, not both 0, neither infinite nor extreme. As in FreeBSD's msun,
-// s_atan.c, the angle of the nearest of (1, 0), (1, 1/2), (1, 1), (1, 3/2), (0, 1) comes off first.
+// atan(y / x) for x, y >= 0, not both 0, neither infinite nor extreme. Like FreeBSD's msun, s_atan.c,
+// it first subtracts the angle of the nearest of (1, 0), (1, 1/2), (1, 1), (1, 3/2), (0, 1).
 static inline struct dd first_quadrant(struct dd y, struct dd x) {
   struct dd base = {0, 0}, num = y, den = x;
   double slope = 0;
@@ -57,7 +57,7 @@ static inline struct dd upper_half(struct dd y, struct dd x) {
   return dd_add(PI, dd_negate(first_quadrant(y, dd_negate(x))));
 }
 
-// An angle, or it in units of pi.
+// An angle in radians, or in units of pi.
 static inline double in_unit(struct dd angle, bool of_pi) {
   if (of_pi)
     angle = dd_multiply(angle, (struct dd){ONE_OVER_PI, -0x1.6b01ec5417056p-56});
@@ -70,13 +70,13 @@ static inline double atan_in(double x, bool of_pi) {
     return of_pi ? x * ONE_OVER_PI : x;
   if (is_nan(x))
     return x;
-  // Beyond, the angle is pi/2 to the last bit.
+  // Beyond this, the angle rounds to pi/2.
   double bounded = magnitude > 0x1p100 ? 0x1p100 : magnitude;
   double angle = in_unit(first_quadrant((struct dd){bounded, 0}, (struct dd){1, 0}), of_pi);
   return __builtin_copysign(angle, x);
 }
 
-// The base-2 exponent of a finite number that is not 0, and low enough for subnormal ones.
+// The base-2 exponent of a finite number that is not 0; a sufficiently low one for subnormal numbers.
 static inline int32_t exponent_of(double x) {
   return (int32_t)((bits_of_double(x) >> 52) & 0x7ff) - 1023;
 }
@@ -96,18 +96,18 @@ static inline double atan2_in(double y, double x, bool of_pi) {
     return __builtin_copysign(left ? in_unit(PI, of_pi) : 0, y);
   int32_t difference = exponent_of(up) - exponent_of(right);
   if (difference < -70 && !left) {
-    // The angle is the ratio, which may be less than a double can tell.
+    // The angle is the ratio, which may be below the smallest double.
     struct logarithm u = log_split(up), r = log_split(right);
     double ratio = u.mantissa / r.mantissa * (of_pi ? ONE_OVER_PI : 1);
     int32_t exponent = u.exponent - r.exponent;
     return __builtin_copysign(scale(ratio, exponent < -1200 ? -1200 : exponent), y);
   }
   if (difference < -70 || difference > 70) {
-    // Pi or pi/2 to the last bit.
+    // The result rounds to pi or pi/2.
     right = difference < 0 ? 1 : 0;
     up = difference < 0 ? 0 : 1;
   } else {
-    // Both near 1, which is exact: neither comes near underflow.
+    // Scale both to near 1, which is exact: neither comes near underflow.
     int32_t down = -exponent_of(right);
     up = scale(up, down);
     right = scale(right, down);
@@ -138,7 +138,7 @@ static inline double acos_in(double x, bool of_pi) {
     return __builtin_nan("");
   if (x == 1)
     return 0;
-  // Below, the square would lose bits; the angle is a quarter turn all the same.
+  // Below this, the square would lose bits; the angle is a quarter turn anyway.
   x = __builtin_fabs(x) < 0x1p-100 ? 0 : x;
   return in_unit(upper_half(complement(x), (struct dd){x, 0}), of_pi);
 }

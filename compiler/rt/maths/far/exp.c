@@ -21,7 +21,7 @@ double __tally_far_exp2_f64(double x) {
 double __tally_far_exp10_f64(double x) {
   bool outside = __builtin_fabs(x) > 340;
   x = outside ? __builtin_copysign(340, x) : x;
-  // x * ln 10; its second part matters as much as the first's last bits.
+  // x * ln 10; the second part of ln 10 matters as much as the last bits of the first.
   struct dd product = two_product(x, 0x1.26bb1bbb55516p1);
   return exp_sum(product.hi, product.lo + x * -0x1.f48ad494ea3e9p-53, 0);
 }

@@ -55,7 +55,7 @@ double __tally_far_asinh_f64(double x) {
     return x;
   struct dd log;
   if (a > 0x1p60) {
-    // asinh(a) = log(2a); the exponent has room after the split.
+    // asinh(a) = log(2a); after the split the exponent has room for the factor.
     struct logarithm l = log_split(a);
     log = log_join(l.exponent + 1, log_mantissa((struct dd){l.mantissa, 0}));
   } else {

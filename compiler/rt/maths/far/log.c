@@ -9,8 +9,8 @@ static const double LOG_COEFFICIENTS[] = {
     0x1.745cf8e4bba1bp-3, 0x1.3b1c3c1c81c8fp-3, 0x1.0fbde0f4ad17bp-3, 0x1.0c0aff044a97p-3,
 };
 
-// The parts of log(1 + f) = f - half + s (half + curve), as in FreeBSD's msun, e_log.c: f and
-// f^2/2 carry what s alone would lose.
+// The parts of log(1 + f) = f - half + s (half + curve), as in FreeBSD's msun, e_log.c: f and f^2/2
+// keep the bits that s alone would lose.
 struct log_parts {
   double half, small;
 };
@@ -35,7 +35,7 @@ double __tally_far_log1p_f64(double x) {
   struct logarithm l = log_split(sum.hi);
   bool near = l.exponent == 0;
   double e = l.exponent;
-  // Near 1 the sum is not needed; else what it has lost goes with the low parts.
+  // Near 1 the sum is not needed; elsewhere its rounding error is added to the low parts.
   double f = near ? x : l.mantissa - 1;
   double lost = near ? 0 : sum.lo / sum.hi;
   struct log_parts p = log_parts(f);

@@ -9,14 +9,14 @@ static inline bool is_odd(double x) {
   return __builtin_fabs(x) < 0x1p53 && is_integer(x) && !is_integer(0.5 * x);
 }
 
-// The power of a number with the magnitude given, whose sign and exponent make it what OpenCL says.
-// Operators that always evaluate both sides leave no branch.
+// A power with the given magnitude, whose sign (or NaN) follows from the base and the exponent by
+// OpenCL's rules. Operators that always evaluate both sides avoid branches.
 static inline double with_sign(double magnitude, double x, bool whole, bool odd) {
   double result = (odd & sign_of(x)) ? -magnitude : magnitude;
   return ((x < 0) & !is_inf(x) & !whole) ? __builtin_nan("") : result;
 }
 
-// a^(n/d) for a >= 0, d != 0 and n/d != 0. An infinite exponent wins except beside 1.
+// a^(n/d) for a >= 0, d != 0 and n/d != 0. An infinite exponent decides the result except for a = 1.
 static inline double power(double a, double n, double d) {
   if (is_nan(a) || is_nan(n))
     return __builtin_nan("");
@@ -26,7 +26,7 @@ static inline double power(double a, double n, double d) {
   if (a == 0 || is_inf(a))
     return (a == 0) == negative ? __builtin_inf() : 0;
   struct dd log = log_sum(a, 0);
-  // The logarithm is at least 2^-54, so that this much is out of range anyhow.
+  // The logarithm is at least 2^-54, so this much is out of range anyway.
   double bounded = __builtin_fabs(n) > 0x1p66 ? __builtin_copysign(0x1p66, n) : n;
   struct dd product = dd_multiply_double(log, bounded);
   if (d != 1)

@@ -6,10 +6,10 @@
 double __tally_far_rsqrt_f64(double x) {
   double root = __builtin_sqrt(x);
   double result = 1 / root;
-  // Zero, infinity and what is none of both but near.
+  // Zero, infinity, and numbers near the ends of the range.
   if (!(x >= 0x1p-900 && x <= 0x1p900))
     return result;
-  // The root's own rounding: (x - root^2) / (2 root), relative to root.
+  // The rounding error of the root: (x - root^2) / (2 root), relative to root.
   struct dd square = two_product(root, root);
   double rest = (x - square.hi) - square.lo;
   struct dd check = two_product(result, root);
@@ -17,7 +17,7 @@ double __tally_far_rsqrt_f64(double x) {
   return result + result * error;
 }
 
-// A third of the exponent, and of the mantissa on the way from 1 to 2 (Kahan's first guess, as in
+// A third of the exponent, and of the mantissa on the way from 1 to 2 (Kahan's first estimate, as in
 // FreeBSD's msun, s_cbrt.c); then Halley's iteration, which triples the number of correct bits.
 static inline double cbrt_guess(double x) {
   double t = double_of_bits(bits_of_double(x) / 3 + ((uint64_t)715094163 << 32));
@@ -32,7 +32,7 @@ double __tally_far_cbrt_f64(double x) {
   double magnitude = __builtin_fabs(x);
   if (magnitude == 0 || !(magnitude < __builtin_inf()))
     return x;
-  // By a power of 8 to where neither a cube overflows nor its error vanishes.
+  // Scales by a power of 8 to a range in which neither the cube overflows nor its error underflows.
   double unit = 1;
   if (magnitude < 0x1p-600) {
     magnitude *= 0x1p600;
@@ -42,7 +42,7 @@ double __tally_far_cbrt_f64(double x) {
     unit = 0x1p200;
   }
   double t = cbrt_guess(magnitude);
-  // One step of Newton's with an exact residue.
+  // One Newton step with an exact residue.
   struct dd cube = dd_multiply_double(two_product(t, t), t);
   double rest = (magnitude - cube.hi) - cube.lo;
   return __builtin_copysign((t + rest / (3 * t * t)) * unit, x);

@@ -13,7 +13,7 @@ double __tally_far_sinpi_f64(double x);
 
 #define PI 0x1.921fb54442d18p1
 
-// (erf(x) - x) / x for |x| < 0.84375, of x^2.
+// (erf(x) - x) / x for |x| < 0.84375, as a function of x^2.
 static const double ERF_SMALL_NUM[] = {
     0x1.06eba8214db68p-3, -0x1.4cd7d691cb913p-2, -0x1.d2a51dbd7194fp-6, -0x1.7a291236668e4p-8,
     -0x1.8ead6120016acp-16,
@@ -34,7 +34,7 @@ static const double ERF_ONE_DEN[] = {
     0x1.bedc26b51dd1cp-7, 0x1.88b545735151dp-7,
 };
 
-// log(x erfc(x)) + x^2 + 0.5625 for 1.25 <= x < 1/0.35, of 1/x^2.
+// log(x erfc(x)) + x^2 + 0.5625 for 1.25 <= x < 1/0.35, as a function of 1/x^2.
 static const double ERFC_MIDDLE_NUM[] = {
     -0x1.43412600d6435p-7, -0x1.63416e4ba736p-1, -0x1.51e0441b0e726p3, -0x1.f300ae4cba38dp5,
     -0x1.44cb184282266p7, -0x1.7135cebccabb2p7, -0x1.4526557e4d2f2p6, -0x1.3a0efc69ac25cp3,
@@ -44,7 +44,7 @@ static const double ERFC_MIDDLE_DEN[] = {
     0x1.ad02157700314p8, 0x1.b28a3ee48ae2cp6, 0x1.a47ef8e484a93p2, -0x1.eeff2ee749a62p-5,
 };
 
-// The same beyond.
+// The same for larger x.
 static const double ERFC_LARGE_NUM[] = {
     -0x1.4341239e86f4ap-7, -0x1.993ba70c285dep-1, -0x1.1c209555f995ap4, -0x1.4145d43c5ed98p7,
     -0x1.3ec881375f228p9, -0x1.004616a2e5992p10, -0x1.e384e9bdc383fp8,

@@ -59,7 +59,7 @@ impl Rewriter<'_> {
                 self.make(Op::Binary(BinaryOp::Or, wide, above), ty)
             }
             ConvertOp::Bitcast => self.make(Op::Convert(ConvertOp::Bitcast, state), ty),
-            // One scalar of another kind, whose bits are not looked at.
+            // One scalar of another kind, whose individual bits are not tracked.
             _ => {
                 let good = self.good(state, Wanted::Defined);
                 self.all_or_nothing(good, ty)
@@ -67,7 +67,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The states of an integer that was shifted by whole bytes: what comes in is defined.
+    /// The states of an integer that was shifted by whole bytes: bytes shifted in are defined.
     pub(super) fn shifted(&mut self, kind: BinaryOp, a: Operand, ty: TypeId, by: u64) -> Operand {
         let state = self.state(a);
         let width = self.module.types.scalar_bits(ty);
@@ -86,7 +86,7 @@ impl Rewriter<'_> {
         self.make(Op::Binary(BinaryOp::Or, moved, new), ty)
     }
 
-    /// The states of an operand of `and` or `or`: bytes that the other one, a constant, decides are
+    /// The states of an operand of `and` or `or`: bytes that the other one, a constant, determines are
     /// defined.
     pub(super) fn masked(&mut self, kind: BinaryOp, of: Operand, by: Operand) -> Operand {
         let state = self.state(of);
@@ -120,7 +120,7 @@ impl Rewriter<'_> {
         self.make(Op::Select(good, yes, no), ty)
     }
 
-    /// The one access at which what an operation moves was read.
+    /// The access that read the value which an operation moves, if it is only one.
     pub(super) fn origin(&self, op: &Op) -> Option<Origin> {
         let mut found = None;
         let mut several = false;
@@ -135,7 +135,7 @@ impl Rewriter<'_> {
         found.filter(|_| !several)
     }
 
-    /// Checks that a followed value is defined, where something depends on it.
+    /// Checks that a followed value is defined, where an operation depends on it.
     pub(super) fn look_at(&mut self, operand: Operand) {
         let Operand::Value(value) = operand else { return };
         if !self.followed.has(value) || self.settled.insert(value, ()).is_some() {
@@ -156,10 +156,10 @@ impl Rewriter<'_> {
         self.report(site, at, state, Wanted::Defined, None);
     }
 
-    /// Whether all states are as wanted: a `bool`.
+    /// Whether all states are as wanted, as a `bool` value.
     pub(super) fn good(&mut self, state: Operand, wanted: Wanted) -> Operand {
         let bool = self.module.types.bool();
-        // By width: what all scalars of it have in common.
+        // By width: the states combined over all scalars of that width.
         let mut common: Vec<(TypeId, Operand)> = Vec::new();
         for leaf in self.leaves(state) {
             let ty = self.type_of(leaf);
@@ -208,7 +208,7 @@ impl Rewriter<'_> {
         leaves
     }
 
-    /// The states of an operand: what is not followed is defined.
+    /// The states of an operand: a value that is not followed is defined.
     pub(super) fn state(&mut self, operand: Operand) -> Operand {
         if let Operand::Value(value) = operand
             && let Some(&state) = self.states.get(&value)

@@ -5,7 +5,7 @@ use tally_compiler_protocol::half_value;
 
 use crate::ir::Float;
 
-/// The number that bits stand for. Every `f16` and `f32` is an `f64` too.
+/// Decodes a float. Every `f16` and `f32` is an `f64` too.
 pub fn float_value(float: Float, bits: u64) -> f64 {
     match float {
         Float::F16 => half_value(bits as u16),
@@ -29,12 +29,12 @@ fn half_bits(value: f64) -> u16 {
     if magnitude.is_nan() {
         return sign | 0x7e00;
     }
-    // 65520 lies half-way between the largest number and what would be the next.
+    // 65520 lies half-way between the largest number and the next one if there were more exponents.
     if magnitude >= 65520.0 {
         return sign | 0x7c00;
     }
-    // The unit in the last place, at least that of subnormal numbers. Scaling by it is exact, and
-    // a fraction that rounds up to 2048 carries into the exponent as it should.
+    // The unit in the last place, at least that of subnormal numbers. Scaling by it is exact, and a
+    // fraction that rounds up to 2048 correctly carries into the exponent.
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
     let steps = (magnitude * 2f64.powi(10 - exponent)).round_ties_even() as u16;
     let biased = (exponent + 14) as u16;
@@ -43,7 +43,7 @@ fn half_bits(value: f64) -> u16 {
 
 /// A number truncated towards zero and clamped to a range; 0 for NaN.
 pub fn to_int(value: f64, low: i128, high: i128) -> i128 {
-    // The conversion itself saturates and takes NaN to 0.
+    // The conversion itself saturates and converts NaN to 0.
     (value as i128).clamp(low, high)
 }
 
