@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-compiler`: the compiler process of the driver, and a tool to look at what it does.
+//! `tally-compiler`: the compiler process of the driver, and a tool to inspect its work.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use tally_compiler_protocol::TargetCpu;
 mod portable;
 
 fn main() -> ExitCode {
-    // Drivers start it without arguments, often.
+    // Drivers often start it without arguments.
     let result = match env::args_os().len() {
         ..=1 if !io::stdin().is_terminal() => serve::serve().map_err(|error| error.to_string()),
         _ => show(&Arguments::parse()),
@@ -24,12 +24,12 @@ fn main() -> ExitCode {
     let code = match result {
         Ok(()) => 0,
         Err(why) => {
-            // If standard error is gone, the exit status still says it.
+            // If standard error is closed, the exit status still reports the failure.
             let _ = writeln!(io::stderr(), "tally-compiler: {}", why.trim_end());
             1
         }
     };
-    // Workers may be inside LLVM: leave without running its destructors under them.
+    // Workers may be inside LLVM, so this leaves without running its destructors under them.
     // SAFETY: ends the process; nothing is left to be flushed.
     unsafe { libc::_exit(code) }
 }
@@ -71,7 +71,7 @@ fn show(arguments: &Arguments) -> Result<(), String> {
     })
 }
 
-/// Prints how a kernel is widened, or why it is not.
+/// Prints how a kernel is widened, or the reason why it is not.
 fn show_widened(module: &ir::Module, kernel: &ir::Kernel) -> Result<(), String> {
     match widen::widen(module, kernel, widen::lanes(kernel)) {
         Ok(widened) => print(widened.to_string().as_bytes()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interpreter against plain Rust, on what clang makes of OpenCL C with and without
+//! The interpreter compared with plain Rust, on clang's output for OpenCL C with and without
 //! optimisation.
 
 use launch::{Run, front_end};
@@ -167,7 +167,7 @@ fn vectors_and_halves() {
     }
 }
 
-/// Generic pointers reach the address space that they came from.
+/// Generic pointers reach the address space of the pointer that they were cast from.
 #[test]
 fn generic_pointers() {
     for module in both("memory.cl") {
@@ -253,7 +253,7 @@ fn places_in_three_dimensions() {
     }
 }
 
-/// Directed rounding of conversions goes the asked way at every kind of number.
+/// Conversions round in the requested direction for every kind of number.
 #[test]
 fn conversions_round_as_asked() {
     let source = "
@@ -304,7 +304,7 @@ fn conversions_round_as_asked() {
     }
 }
 
-/// Functions with a second result give both, and halves go through a wider format.
+/// Functions with a second result return both, and halves are computed in a wider format.
 #[test]
 fn library_functions() {
     let source = "
@@ -379,7 +379,7 @@ fn library_functions() {
     assert_eq!(run.read::<u16>(halves), [0x4a17, 0x4101, 0x3190, 0xbeff]);
 }
 
-/// A barrier that only some work-items reach ends, whatever it orders.
+/// A barrier that only some work-items reach ends, in some order.
 #[test]
 fn a_divergent_barrier_ends() {
     for module in both("control.cl") {

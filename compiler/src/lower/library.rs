@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of the run-time library on long vectors.
 //!
-//! Most mathematical functions have forms for vectors (`rt/maths/`), which take the components in pieces. The
-//! others are called once for each component in a loop of known length, with the function inlined. LLVM's
-//! loop vectoriser makes vector code of some of them; where it can't, the loop is still right. One such loop
-//! serves all calls of a kernel.
+//! Most mathematical functions have forms for vectors (`rt/maths/`), which are called for pieces of the
+//! vector. The others are called once for each component in a loop of known length, with the function
+//! inlined. LLVM's loop vectoriser makes vector code of some of them; if it can't, the loop is still
+//! correct. One such loop serves all calls of a kernel.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use super::types::value_type;
 use super::unit::LowerError;
 use crate::ir::{ImageOp, MathOp, Operand, SecondResult, Type, TypeId};
 
-/// Vectors from this length on are not taken apart.
+/// Vectors of at least this length are not split into scalars.
 pub(super) const MIN_LANES: u32 = 8;
 
 /// The longest vectors of floats and of doubles that functions take.
@@ -45,8 +45,8 @@ fn takes_vectors(op: MathOp) -> bool {
 }
 
 impl Body<'_, '_> {
-    /// Text that makes the result, of type `ty`, of a library function on vectors of `MIN_LANES` components or
-    /// more. `scalar` is its form for one number.
+    /// Text that computes the result, of type `ty`, of a library function on vectors of `MIN_LANES`
+    /// components or more. `scalar` is its scalar form.
     pub(super) fn library_call(
         &mut self,
         op: MathOp,
@@ -65,7 +65,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Calls the function's form for vectors, for a piece of the components after the other.
+    /// Calls the function's form for vectors on one piece of the components after the other.
     fn library_pieces(
         &mut self,
         args: &[Operand],
@@ -129,7 +129,7 @@ impl Body<'_, '_> {
         self.def(&format!("shufflevector {ty} {vector}, {ty} poison, {mask}"))
     }
 
-    /// Text that makes one vector of pieces of one length, the number of which is a power of two.
+    /// Text that joins pieces of one length to a vector; their number is a power of two.
     fn joined(&mut self, element: &str, mut piece: u32, mut pieces: Vec<String>) -> String {
         loop {
             let ty = format!("<{piece} x {element}>");
@@ -176,7 +176,7 @@ impl Body<'_, '_> {
             Some(second) => format!("{{ <{lanes} x {first}>, <{lanes} x {second}> }}"),
         };
         if !self.unit.helpers.contains_key(&name) {
-            // Numbers below belong to the module.
+            // Smaller numbers belong to the module.
             let number = 2 + 2 * self.unit.helpers.len();
             let each = Loop { lanes, params: &params, first: &first, second: second.as_deref() };
             self.unit.helpers.insert(name.clone(), each.text(&name, scalar, number));
@@ -202,7 +202,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// A function that calls a scalar one for each component.
+/// A function that calls a scalar function for each component.
 struct Loop<'a> {
     lanes: u32,
     params: &'a [String],
@@ -223,7 +223,7 @@ impl Loop<'_> {
         }
     }
 
-    /// The parameters of the function, or the arguments with which another passes them on.
+    /// The parameters of the function, or the arguments with which another function passes them on.
     fn list(&self) -> String {
         let params = self.params.iter().enumerate();
         params.map(|(i, ty)| format!("{} %a{i}", self.vector(ty))).collect::<Vec<_>>().join(", ")
@@ -297,7 +297,7 @@ done:",
     }
 }
 
-/// Whether a type is one whose functions go through a loop.
+/// Whether functions of a type use a loop.
 pub(super) fn is_long(module: &crate::ir::Module, ty: TypeId) -> bool {
     matches!(module.types[ty], Type::Vector(_, n) if n >= MIN_LANES)
 }

@@ -8,8 +8,8 @@ use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{AddressSpace, AtomicOp, Op, Operand, Ordering, Scope, Type, TypeId};
 
 impl Body<'_, '_> {
-    /// Text of the instruction that does a memory operation; `None` if there is nothing to do, or
-    /// nothing left. `ty` is the result's type.
+    /// Text of the instruction for a memory operation; `None` if there is no instruction, or it is
+    /// emitted already. `ty` is the result's type.
     pub(super) fn memory(
         &mut self,
         op: &Op,
@@ -85,7 +85,7 @@ impl Body<'_, '_> {
         }))
     }
 
-    /// LLVM's type of an atomic access and its alignment, which is natural.
+    /// LLVM's type of an atomic access and its natural alignment.
     fn atomic_type(&self, ty: TypeId) -> (String, u64) {
         (self.value_type(ty), self.unit.module.types.align(ty))
     }
@@ -134,7 +134,8 @@ impl Body<'_, '_> {
         format!("atomicrmw {op} ptr {at}, {ty} {value} {ordering}, align {align}")
     }
 
-    /// An update of local memory: one thread runs all of a group, so no other access comes between.
+    /// An update of local memory: one thread runs all items of a group, so no other access can
+    /// intervene.
     fn local_rmw(&mut self, op: AtomicOp, at: &str, value: &str, ty: TypeId) -> String {
         let access = self.plain_access(ty);
         let load = self.load(ty, at, access);
@@ -169,8 +170,8 @@ impl Body<'_, '_> {
     }
 }
 
-/// A fence. One thread runs all items of a group, so up to that scope only the compiler must keep
-/// the order.
+/// A fence. One thread runs all items of a group, so up to that scope only the compiler must keep the
+/// order.
 fn fence(scope: Scope, ordering: Ordering) -> Option<String> {
     let ordering = match ordering {
         Ordering::Relaxed => return None,

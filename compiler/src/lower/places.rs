@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The source of code, as debug information of LLVM, in one of two kinds.
 //!
-//! *Lines* are for debuggers and profilers: files and lines as the SPIR-V module names them
-//! (`OpLine`), functions by their names. LLVM makes DWARF of them. *Words* are for views of the
-//! compiler itself ([`crate::beside`]): the line of an instruction is its word in the SPIR-V module,
-//! the column says which form of the function it belongs to.
+//! *Lines* are for debuggers and profilers: files and lines from the SPIR-V module (`OpLine`),
+//! functions by their names. LLVM makes DWARF of them. *Words* are for views of the compiler itself
+//! ([`crate::beside`]): the line of an instruction is its word in the SPIR-V module, and the column is
+//! the form of the function that it belongs to.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::ir::{FileId, Function, Kernel, Loc, Module};
 
-/// Numbers of metadata from here on are free in every module.
+/// Metadata numbers from here on are unused in every module.
 const FIRST: u32 = 1_000_000;
 /// The first number behind the head, which [`Places::text`] writes.
 const NEXT: u32 = FIRST + 5;
 
-/// The columns that LLVM can write down.
+/// The limit of LLVM's columns.
 const COLUMNS: u32 = 1 << 16;
 
-/// The kind of thing that places name.
+/// The kind of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Words of the SPIR-V module.
@@ -52,13 +52,13 @@ impl Scope {
     }
 }
 
-/// The debug information of a module in the making.
+/// The debug information of a module under construction.
 #[derive(Debug)]
 pub(super) struct Places<'m> {
     kind: Kind,
     module: &'m Module,
     lines: Vec<String>,
-    /// Numbers of what was written before: files, functions in other files than their own, places.
+    /// Numbers of earlier metadata: files, functions in other files than their own, places.
     files: HashMap<FileId, u32>,
     blocks: HashMap<(Scope, FileId), u32>,
     known: HashMap<(Scope, Option<FileId>, u32, u32), u32>,
@@ -94,7 +94,7 @@ impl<'m> Places<'m> {
         number
     }
 
-    /// A function that is lowered.
+    /// Adds a function that is being lowered.
     pub(super) fn function(&mut self, form: Form, function: &Function) -> Scope {
         match self.kind {
             Kind::Words => self.scope(form, "kernel", function.loc.word, None),
@@ -133,8 +133,8 @@ impl<'m> Places<'m> {
         number
     }
 
-    /// The number of a function as far as it stands in a file: with all calls inlined, code of one
-    /// function may come from several.
+    /// The number of a function's part in a file: with all calls inlined, code of one function may come
+    /// from several files.
     fn within(&mut self, scope: Scope, file: Option<FileId>) -> u32 {
         let Some(other) = file.filter(|_| file != scope.file) else { return scope.number };
         if let Some(&number) = self.blocks.get(&(scope, other)) {
@@ -150,8 +150,8 @@ impl<'m> Places<'m> {
         number
     }
 
-    /// Text of functions that come from no instruction, as what calls placed functions has to be for
-    /// LLVM to keep the places of what it inlines. To debuggers they are the kernel.
+    /// Text of functions without instructions of their own. Callers of functions with places need one
+    /// too, or LLVM drops the places of inlined code. Debuggers see them as the kernel.
     pub(super) fn around(&mut self, text: &str, kernel: &Kernel) -> String {
         let start = match self.kind {
             Kind::Words => Loc::default(),
@@ -176,7 +176,7 @@ impl<'m> Places<'m> {
 
     /// The metadata.
     pub(super) fn text(&self) -> String {
-        // Without a file of their own, places are in the first that the module names.
+        // Places without a file are in the first file that the module names.
         let name = match self.kind {
             Kind::Words => None,
             Kind::Lines => self.module.files.iter().next().map(|(_, name)| name.as_str()),
@@ -210,7 +210,7 @@ impl<'m> Places<'m> {
     }
 }
 
-/// The first line of a function: its head's, or else that of the first instruction with a line.
+/// The first line of a function: that of its head, or else of the first instruction with a line.
 fn start(function: &Function) -> Loc {
     let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let mut locs = [function.loc].into_iter().chain(insts.map(|inst| inst.loc));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `printf`: a call of the library, with the ring whose address the driver has put behind the
+//! `printf`: a call of the library, with the ring whose address the driver has written behind the
 //! kernel's arguments.
 
 use super::body::Body;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Types and constants in LLVM's notation.
 //!
-//! A `bool` is `i1` as a value and a byte where it lies in memory. Inside structures and arrays it
-//! is the byte in both cases, so that an aggregate has one LLVM type; it changes form where it is
-//! taken out or put in.
+//! A `bool` is `i1` as a value and a byte in memory. Inside structures and arrays it is the byte in
+//! both cases, so that an aggregate has one LLVM type; it is converted when it is extracted or
+//! inserted.
 
 use crate::ir::{ConstId, ConstKind, Float, Module, Type, TypeId};
 
@@ -16,7 +16,7 @@ pub(super) fn value_type(module: &Module, ty: TypeId) -> String {
     }
 }
 
-/// LLVM's type of what lies in memory, or is part of an aggregate.
+/// LLVM's type of a value in memory, or in an aggregate.
 pub(super) fn memory_type(module: &Module, ty: TypeId) -> String {
     match &module.types[ty] {
         Type::Void => "void".into(),
@@ -25,7 +25,7 @@ pub(super) fn memory_type(module: &Module, ty: TypeId) -> String {
         Type::Float(Float::F16) => "half".into(),
         Type::Float(Float::F32) => "float".into(),
         Type::Float(Float::F64) => "double".into(),
-        // Checked modules have no opaque values; a pointer stands for the parser's placeholders.
+        // Checked modules have no opaque values; the parser's placeholders become pointers.
         Type::Pointer(_) | Type::Opaque(_) => "ptr".into(),
         Type::Vector(element, n) => format!("<{n} x {}>", memory_type(module, *element)),
         Type::Array(element, n) => format!("[{n} x {}]", memory_type(module, *element)),
@@ -37,7 +37,7 @@ pub(super) fn memory_type(module: &Module, ty: TypeId) -> String {
     }
 }
 
-/// The part of an intrinsic's name that stands for a type: `v4f32`.
+/// The suffix of an intrinsic's name for a type: `v4f32`.
 pub(super) fn suffix(module: &Module, ty: TypeId) -> String {
     match &module.types[ty] {
         Type::Bool => "i1".into(),
@@ -70,11 +70,11 @@ pub(super) fn splat_int(module: &Module, ty: TypeId, value: i64) -> String {
     }
 }
 
-/// The text of a constant whose addresses, if any, are of globals with a symbol; `symbol` gives
-/// it. `None` if the constant holds another address: those are known only to running code.
+/// The text of a constant whose addresses, if any, are of globals with a symbol; `symbol` returns it.
+/// `None` if the constant holds another address: those are known only at run time.
 ///
-/// An undefined constant is written as zero, as the interpreter has it: LLVM's own `undef` may
-/// differ from use to use.
+/// An undefined constant is written as zero, as in the interpreter: LLVM's own `undef` may differ from
+/// use to use.
 pub(super) fn constant(
     module: &Module,
     id: ConstId,
@@ -92,7 +92,8 @@ pub(super) fn constant(
         }
         ConstKind::Composite(parts) => {
             let vector = matches!(module.types[ty], Type::Vector(..));
-            // A vector's components have the vector's own form; an aggregate's lie in memory.
+            // A vector's components have the vector's own form; an aggregate's have their form in
+            // memory.
             let part_in_memory = in_memory || !vector;
             let mut texts = Vec::with_capacity(parts.len());
             for &part in parts {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations that only widened code has: masks, masked accesses, vectors of addresses.
+//! Operations of widened code only: masks, masked accesses, vectors of addresses.
 
 use super::body::{Body, modifiers};
 use super::types::{is_bool, memory_type, suffix, value_type, zero};
@@ -7,8 +7,8 @@ use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{Access, Op, Operand, Type, TypeId, WorkItemQuery};
 
 impl Body<'_, '_> {
-    /// Text of the instruction that does an operation of widened code; `None` if it has no result.
-    /// `ty` is the result's type.
+    /// Text of the instruction for an operation of widened code; `None` if it has no result. `ty` is
+    /// the result's type.
     pub(super) fn vector_op(
         &mut self,
         op: &Op,
@@ -43,7 +43,7 @@ impl Body<'_, '_> {
             }
             Op::Prefetch(at) => {
                 self.unit.declare("void", "llvm.prefetch.p0", "ptr, i32, i32, i32");
-                // To be read, and to be kept in all caches, as data.
+                // A prefetch of data for reading, into all caches.
                 let at = self.operand(at);
                 self.line(&format!("call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)"));
                 return Ok(None);
@@ -85,8 +85,8 @@ impl Body<'_, '_> {
         }))
     }
 
-    /// Which of `n` items there are: those in front of the end of their row. Sizes of groups fit 32
-    /// bits.
+    /// The mask of the `n` items that exist: those in front of the end of their row. Sizes of groups
+    /// fit 32 bits.
     fn present(&mut self, n: u32) -> Result<String, LowerError> {
         let first = self.work_item(WorkItemQuery::LocalId, 0)?;
         let size = self.work_item(WorkItemQuery::LocalSize, 0)?;
@@ -100,8 +100,8 @@ impl Body<'_, '_> {
         Ok(format!("icmp ugt <{n} x i32> {all}, <{}>", items.join(", ")))
     }
 
-    /// Whether addresses lie in line. The values of components that the mask leaves out may be poison,
-    /// so they are chosen away before anything depends on them.
+    /// Whether addresses are contiguous. Components that the mask leaves out may be poison, so a select
+    /// replaces them before anything depends on them.
     fn in_line(&mut self, at: Operand, mask: Operand, by: u64) -> String {
         let n = self.unit.module.types.lanes(self.type_of(mask));
         let (at, mask) = (self.operand(at), self.typed(mask));
@@ -194,12 +194,12 @@ impl Body<'_, '_> {
         };
         let mut lanes = self.unit.module.types.lanes(self.type_of(base));
         let mut at = self.operand(base);
-        // The type that is counted, how many with their type, and how many addresses come of it.
+        // The type that is indexed, the index with its type, and the number of resulting addresses.
         let mut steps: Vec<(String, String, u32)> = Vec::new();
         for &(index, stride) in terms {
             let (index, ty, n) = self.index(index);
             steps.push(match u32::try_from(stride) {
-                // The form in which LLVM's loop passes know a stride best.
+                // The form of a stride that LLVM's loop passes handle best.
                 Ok(stride) => (format!("[{stride} x i8]"), format!("{ty} {index}"), n),
                 Err(_) => {
                     let stride =
@@ -241,7 +241,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// The part of an intrinsic's name that stands for what lies in memory.
+/// The suffix of an intrinsic's name for a type in memory.
 fn memory_suffix(body: &Body<'_, '_>, ty: TypeId) -> String {
     let module = body.unit.module;
     match module.types[ty] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A work-item's queries about its place, answered from the group's context.
+//! A work-item's queries for its place, computed from the group's context.
 
 use super::body::Body;
 use super::context::{
@@ -9,7 +9,7 @@ use super::unit::LowerError;
 use crate::ir::WorkItemQuery;
 
 impl Body<'_, '_> {
-    /// The answer to a question, as a value that is computed once at the start of the function.
+    /// The result of a query, as a value that is computed once at the start of the function.
     pub(super) fn work_item(
         &mut self,
         query: WorkItemQuery,

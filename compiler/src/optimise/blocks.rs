@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps the control-flow graph small: what several passes do to blocks.
+//! Keeps the control-flow graph small: operations on blocks that several passes share.
 
 use std::collections::HashMap;
 
 use crate::ir::{Arena, BlockId, ENTRY, Function, Id, Op, Terminator};
 
-/// Removes the blocks that cannot be reached. Those that are left keep their order.
+/// Removes the blocks that cannot be reached. The others keep their order.
 pub(super) fn remove_unreachable(function: &mut Function) {
     let mut reached = vec![false; function.blocks.len()];
     reached[ENTRY.index()] = true;
@@ -20,11 +20,11 @@ pub(super) fn remove_unreachable(function: &mut Function) {
     keep(function, &reached);
 }
 
-/// Joins each block with the one that alone comes behind it and has no other before it.
+/// Merges each block with its only successor, if it is that one's only predecessor.
 pub(super) fn join_chains(function: &mut Function) {
     let predecessors = function.predecessors();
     let mut kept = vec![true; function.blocks.len()];
-    // By block that has been joined with one before it, that one.
+    // For each block that was merged into an earlier one, that block.
     let mut within: HashMap<BlockId, BlockId> = HashMap::new();
     for id in function.blocks.ids() {
         if !kept[id.index()] {
@@ -66,7 +66,7 @@ pub(super) fn join_chains(function: &mut Function) {
     keep(function, &kept);
 }
 
-/// Leaves only some blocks, and in phis only what comes from those.
+/// Keeps only some blocks, and in phis only the values from these.
 fn keep(function: &mut Function, kept: &[bool]) {
     if kept.iter().all(|&kept| kept) {
         return;

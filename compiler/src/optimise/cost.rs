@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers by which the passes decide what is worth its size, each with what it was measured on
-//! (processor time of `scripts/bench kernels` on two processors with AVX-512).
+//! The numbers by which the passes decide whether an optimisation is worth its size, each with its
+//! measurement (processor time of `scripts/bench kernels` on two processors with AVX-512).
 
-/// The most turns of a loop that is unrolled: the 64 rounds of a hash, and the look that ends them.
-/// `block_hash` without clang's optimiser, whose arrays become values only so, takes 3.8 ms instead of
-/// 128; with it, 4.3 both ways.
+/// The maximum number of iterations of a loop that is unrolled: the 64 rounds of a hash, and the test
+/// that ends them. `block_hash` without clang's optimiser, whose arrays become values only in this way,
+/// takes 3.8 ms instead of 128; with it, 4.3 either way.
 pub(super) const MAX_TURNS: usize = 65;
 
-/// The most instructions that one unrolled loop may have: `block_hash` has 1,900. `lattice`, which has
-/// 250, takes 2.3 ms instead of 2.8 if clang has left its loops.
+/// The maximum number of instructions of one unrolled loop: `block_hash` has 1,900. `lattice`, which
+/// has 250, takes 2.3 ms instead of 2.8 if clang has not unrolled its loops.
 pub(super) const MAX_UNROLLED: usize = 2048;
 
-/// The most instructions that all unrolled loops of a kernel may have: three large ones. Code of this size
-/// takes LLVM a second for each width.
+/// The maximum number of instructions of all unrolled loops of a kernel: three large ones. Code of this
+/// size takes LLVM a second for each width.
 pub(super) const MAX_UNROLLED_IN_ALL: usize = 6144;
 
 /// The largest private variable, in bytes, whose elements are worth a value each: 8 times as many

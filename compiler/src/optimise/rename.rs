@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts operands in the place of values that are gone.
+//! Replaces removed values by other operands.
 
 use std::collections::HashMap;
 
 use crate::ir::{Function, Operand, ValueId};
 
-/// Replaces each value by what stands for it, which may be replaced in turn.
+/// Replaces each value by its operand in `names`, which may be replaced in turn.
 pub(super) fn rename(function: &mut Function, names: &HashMap<ValueId, Operand>) {
     if names.is_empty() {
         return;

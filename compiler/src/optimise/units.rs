@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scalars and vectors that a type is made of, with their places.
+//! The scalars and vectors in a type, with their offsets.
 
 use crate::ir::{Module, Operand, Type, TypeId, Types};
 
-/// The most parts of a type that is taken apart.
+/// The maximum number of parts of a type that is split.
 pub(super) const MAX_UNITS: usize = 128;
 
 /// A scalar or a vector at an offset in bytes.
@@ -28,8 +28,8 @@ impl Unit {
     }
 }
 
-/// Adds the parts of a type at an offset, in ascending order. `false` if they are too many, or of no
-/// type that can be accessed.
+/// Adds the parts of a type at an offset, in ascending order. `false` if there are too many, or if a
+/// part is of a type that cannot be accessed.
 pub(super) fn units(types: &Types, ty: TypeId, offset: u64, out: &mut Vec<Unit>) -> bool {
     match &types[ty] {
         Type::Array(element, n) => {

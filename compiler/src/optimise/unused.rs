@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes instructions without effects whose results lead to no effect.
+//! Removes instructions without effects whose results do not contribute to an effect.
 
 use std::collections::{HashMap, HashSet};
 
@@ -40,7 +40,7 @@ pub fn run(function: &mut Function) {
     }
 }
 
-/// Whether an operation with an unused result can be left out.
+/// Whether an operation with an unused result can be removed.
 fn removable(op: &Op) -> bool {
     if let Op::Load(_, access) | Op::MaskedLoad(_, _, access) | Op::Gather(_, _, access) = op {
         return !access.volatile;

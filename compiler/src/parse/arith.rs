@@ -272,7 +272,7 @@ fn other(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             let mut a = body.arg(inst, 0)?;
             let from = body.type_of(a);
             if matches!(body.b.module.types[body.b.module.types.element(from)], Type::Int(_)) {
-                // LLVM writes OpenCL C's any() and all() so, which ask for the top bits.
+                // LLVM writes OpenCL C's any() and all(), which test the top bits, in this form.
                 let (zero, bools) = (body.splat(from, 0), body.bool_like(from));
                 a = body.emit(bools, Op::Compare(CompareOp::SLt, a, zero));
             }
@@ -318,8 +318,8 @@ fn bit_field(body: &mut Body<'_, '_>, inst: &Instruction<'_>, ty: TypeId) -> Res
     let width = u64::from(body.b.module.types.scalar_bits(ty));
     let bits = body.splat(ty, width);
     let binary = |body: &mut Body<'_, '_>, op, a, b| body.emit(ty, Op::Binary(op, a, b));
-    // Shifting by the whole width must give nothing, but amounts count modulo the width; so a field
-    // of width bits or of none is chosen apart.
+    // Shifting by the whole width must give nothing, but amounts count modulo the width; so fields of
+    // width bits or of none are handled separately.
     let zero = body.splat(ty, 0);
     let unused = binary(body, BinaryOp::Sub, bits, count);
     let bool_ty = body.bool_like(ty);
@@ -358,11 +358,11 @@ impl Body<'_, '_> {
         self.b.module.types.with_element(ty, bool_ty)
     }
 
-    /// The integer type as wide as `ty`'s components, as many of it as `ty` has.
+    /// The integer type as wide as `ty`'s components, in as many components as `ty` has.
     pub fn int_like(&mut self, ty: TypeId) -> TypeId {
         let bits = match self.b.module.types.scalar_bits(ty) {
             bits @ (8 | 16 | 32 | 64) => bits,
-            // No number: what is made of it is refused later.
+            // Not a number: an operation on it is refused later.
             _ => 64,
         };
         let int = self.b.module.types.int(bits);
@@ -423,7 +423,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// All components joined by an operation.
+    /// All components combined by an operation.
     pub fn fold_lanes(&mut self, a: Operand, op: BinaryOp) -> Operand {
         let ty = self.type_of(a);
         let element = self.b.module.types.element(ty);
@@ -532,15 +532,15 @@ impl Body<'_, '_> {
         };
         let over = self.emit(bool_ty, Op::Compare(gt, back, a));
         let under = self.emit(bool_ty, Op::Compare(lt, back, a));
-        // The way back clamps at the top, where the float can only be too large.
+        // The conversion back clamps at the top, where the float can only be too large.
         let top = self.splat_float(ty, if signed { 2f64.powi(63) } else { 2f64.powi(64) });
         let clamped = self.emit(bool_ty, Op::Compare(CompareOp::FOGe, nearest, top));
         let over = self.emit(bool_ty, Op::Binary(BinaryOp::Or, over, clamped));
         self.direct(nearest, over, under, rounding)
     }
 
-    /// Moves a float that was rounded to nearest by one step where that went the wrong way: `over`
-    /// and `under` say where it is above and below the exact value.
+    /// Moves a float that was rounded to nearest by one step if that went in the wrong direction:
+    /// `over` and `under` tell where it is above and below the exact value.
     fn direct(
         &mut self,
         nearest: Operand,
@@ -559,7 +559,7 @@ impl Body<'_, '_> {
         let negative = self.emit(bool_ty, Op::Compare(CompareOp::SLt, bits, zero));
         let larger = self.emit(bits_ty, Op::Binary(BinaryOp::Add, bits, one));
         let smaller = self.emit(bits_ty, Op::Binary(BinaryOp::Sub, bits, one));
-        // One step down: away from zero below it, towards zero above it, and from +0 to the least
+        // One step down: away from zero below it, towards zero above it, and from +0 to the smallest
         // negative number. One step up is its mirror image.
         let is_zero = self.emit(bool_ty, Op::Compare(CompareOp::Eq, bits, zero));
         let below_zero = self.emit(bits_ty, Op::Binary(BinaryOp::Or, sign, one));
@@ -595,7 +595,7 @@ impl Body<'_, '_> {
         self.emit(ty, Op::Select(wrong, moved, remainder))
     }
 
-    /// A fused multiply-add; `f16` goes through `f64`, where the product and nearly every sum are
+    /// A fused multiply-add; `f16` is computed in `f64`, where the product and nearly every sum are
     /// exact.
     pub fn fma(&mut self, ty: TypeId, a: Operand, b: Operand, c: Operand) -> Operand {
         if self.b.module.types.scalar_bits(ty) != 16 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asynchronous copies between global and local memory.
 //!
-//! They need not be asynchronous: a copy is done where it is called, and waiting for it is a barrier
-//! of the work-group. All items call a copy with the same arguments. The first item does the whole
-//! of a plain copy; of one with a stride each item does its share. An event carries nothing.
+//! They need not be asynchronous: a copy is executed where it is called, and waiting for it is a
+//! barrier of the work-group. All items call a copy with the same arguments. The first item executes a
+//! plain copy; of a copy with a stride each item executes its share. An event carries no information.
 
 use rspirv::spirv::Op as Spv;
 
@@ -47,9 +47,9 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
 struct Copy {
     to: Operand,
     from: Operand,
-    /// Elements, as a 64-bit integer.
+    /// The number of elements, as a 64-bit integer.
     count: Operand,
-    /// Elements from one to the next on the side of global memory, as a 64-bit integer.
+    /// The distance between elements on the side of global memory, in elements, as a 64-bit integer.
     stride: Operand,
     /// The type as which an element is copied.
     element: TypeId,
@@ -93,7 +93,7 @@ impl Copy {
         body.go_on(Terminator::Branch(next), next);
     }
 
-    /// Each item copies the elements from its number on, as many apart as the group has items.
+    /// Each item copies the elements from its number on, with as many between as the group has items.
     fn strided(&self, body: &mut Body<'_, '_>) {
         let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
         let (size, align) = self.layout(body);

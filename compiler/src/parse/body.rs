@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The function that is being built, and how instructions are appended to it.
+//! The function that is being built, and the methods that append instructions to it.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::ir::{
 pub enum Val {
     /// A value or a constant.
     Operand(Operand),
-    /// The address, in bytes from its start, within a variable that stands for a built-in.
+    /// The address within a variable for a built-in, in bytes from its start.
     BuiltIn(u32, u64),
 }
 
@@ -50,7 +50,7 @@ pub struct Body<'b, 'a> {
     values: HashMap<u32, (Val, u32)>,
     pub labels: HashMap<u32, BlockId>,
     pub block: Option<BlockId>,
-    /// The block that each label's code ends in, where that is not the one it begins in.
+    /// The block in which each label's code ends, if that is not the one in which it begins.
     pub ends: HashMap<BlockId, BlockId>,
     /// The block of the current label.
     pub labelled: BlockId,
@@ -187,7 +187,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.b.decorations(inst).clone()
     }
 
-    /// Appends an instruction that gives a value.
+    /// Appends an instruction with a result.
     pub fn emit(&mut self, ty: TypeId, op: Op) -> Operand {
         let result = self.f.new_value(ty);
         if let Op::Construct(parts) = &op {
@@ -197,12 +197,12 @@ impl<'b, 'a> Body<'b, 'a> {
         Operand::Value(result)
     }
 
-    /// Appends an instruction that gives a value which has its number already.
+    /// Appends an instruction with a result whose number is assigned already.
     pub fn emit_to(&mut self, result: ValueId, op: Op) {
         self.push(Some(result), op);
     }
 
-    /// Appends an instruction that gives no value.
+    /// Appends an instruction without a result.
     pub fn emit_void(&mut self, op: Op) {
         self.push(None, op);
     }
@@ -212,7 +212,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.insts.push(Inst { result, op, flags, loc: self.loc });
     }
 
-    /// The flags of the SPIR-V instruction that mean something for an operation.
+    /// The flags of the SPIR-V instruction that apply to an operation.
     fn flags_for(&self, op: &Op) -> Flags {
         use BinaryOp::{Add, FAdd, FDiv, FMax, FMin, FMul, FSub, Mul, Shl, Sub};
         match op {
@@ -283,7 +283,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.set_result(inst, operand)
     }
 
-    /// A block more, for instructions that need several.
+    /// Adds a block, for instructions that need several.
     pub fn new_block(&mut self) -> BlockId {
         self.f.blocks.push(Block {
             insts: Vec::new(),
@@ -292,17 +292,17 @@ impl<'b, 'a> Body<'b, 'a> {
         })
     }
 
-    /// The block that instructions go to.
+    /// The block to which instructions are appended.
     pub fn current_block(&self) -> BlockId {
         self.block.unwrap_or(ENTRY)
     }
 
-    /// Sets the place in the source of what follows.
+    /// Sets the place in the source of the instructions that follow.
     pub fn set_line(&mut self, line: Line) {
         self.line = line;
     }
 
-    /// Ends the block and goes on in another, in the middle of what a label begins.
+    /// Ends the block and continues in another one, within one label's code.
     pub fn go_on(&mut self, end: Terminator, next: BlockId) {
         let line = self.line;
         self.end_block(end);
@@ -321,7 +321,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.line = None;
     }
 
-    /// A call of a function of the module.
+    /// Calls a function of the module.
     pub fn call_function(
         &mut self,
         inst: &Instruction<'_>,
@@ -337,7 +337,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.set_result(inst, operand)
     }
 
-    /// Whether instructions go to the entry block.
+    /// Whether instructions are appended to the entry block.
     pub fn in_entry(&self) -> bool {
         self.block == Some(ENTRY)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The instructions of NonSemantic.Shader.DebugInfo.100 that say lines.
+//! The instructions of NonSemantic.Shader.DebugInfo.100 that give lines.
 
 use super::body::Body;
 use super::builder::{Builder, Def};

@@ -13,7 +13,7 @@ const PACKED_4X8: u32 = 0;
 
 /// Translates a dot product. `false` if it is another instruction.
 pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
-    // Whether the first and the second vector are signed, and whether something is added.
+    // Whether the first and the second vector are signed, and whether a third operand is added.
     let (signed, adds) = match inst.op() {
         Spv::SDot => ((true, true), false),
         Spv::UDot => ((false, false), false),
@@ -28,7 +28,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
     let (a, b) = (vector(body, inst, 0, format)?, vector(body, inst, 1, format)?);
     let bits = body.b.module.types.scalar_bits(ty);
     let parts = body.b.module.types.scalar_bits(body.type_of(a));
-    // With at most sixteen products of 16 bits, 64 bits hold the exact sum, whatever is added.
+    // With at most sixteen products of 16 bits, 64 bits hold the exact sum, for any addend.
     let exact = parts <= 16 && bits <= 32;
     let wide = body.b.module.types.int(if exact { 64 } else { bits });
     let (a, b) = (body.lanes(a), body.lanes(b));
@@ -46,7 +46,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
         let more = body.arg(inst, 2)?;
         let more = body.resize_int(more, wide, signed);
         let sum = body.emit(wide, Op::Binary(BinaryOp::Add, sum, more));
-        // The exact sum is a signed number even of unsigned ones: it is below 2^63.
+        // The exact sum is a signed number even if the operands are unsigned: it is below 2^63.
         body.saturate_int(sum, ty, true, signed)
     } else {
         let more = body.arg(inst, 2)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a module is refused.
+//! The reasons why a module is refused.
 
 use std::fmt;
 
-/// Why a module was refused, and where.
+/// The reason why a module was refused, and the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Offset in the module, in words.
@@ -12,7 +12,7 @@ pub struct Error {
     pub opcode: Option<String>,
     /// The kernel or function.
     pub place: Option<String>,
-    /// File, line and column if the module says.
+    /// File, line and column if the module names them.
     pub source: Option<String>,
     /// The reason for the refusal.
     pub message: String,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Function bodies: blocks, control flow, calls, and which file translates an instruction.
+//! Function bodies: blocks, control flow, calls, and the choice of the file that translates an
+//! instruction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -121,8 +122,8 @@ impl Body<'_, '_> {
             let mut operand = Operand::Value(value);
             self.loc = self.b.loc(param, None);
             if private && (is_kernel || self.b.annotations.decorations(id).by_value) {
-                // The function may write to what the pointer names, and must not see others do so:
-                // it works on a copy of its own.
+                // The function may write to the pointee, and must not see others do so: it works on a
+                // copy of its own.
                 let copied = self.b.pointee(param, type_id)?;
                 if let Some(layout) = self.b.module.types.layout(copied) {
                     let address = self.new_variable(copied, 1, None)?;
@@ -169,7 +170,7 @@ impl Body<'_, '_> {
         self.unsupported(inst, &name)
     }
 
-    /// Instructions that shape the graph. `false` if it is another one.
+    /// Instructions of control flow. `false` if it is another one.
     fn control_flow(&mut self, inst: &Instruction<'_>) -> Result<bool> {
         match inst.op() {
             Spv::Phi => self.phi(inst)?,
@@ -299,7 +300,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Drops blocks that nothing leads to, and what phis say about them.
+    /// Removes blocks that cannot be reached, and their arms in phis.
     fn remove_unreachable_blocks(&mut self) {
         let mut reached = vec![false; self.f.blocks.len()];
         let mut work = vec![ENTRY];
@@ -336,7 +337,7 @@ impl Body<'_, '_> {
         self.f.blocks = blocks;
     }
 
-    /// Drops work-item queries that only served to load the vector of one that is used.
+    /// Removes work-item queries that only served to load the vector of one that is used.
     fn remove_unused_queries(&mut self) {
         // Constructs use queries, so two rounds are enough.
         for _ in 0..2 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations of groups and sub-groups.
 //!
-//! Most of them are said in terms of two that the IR has: combining the values of all items, and
-//! taking the value of another one. A ballot, for one, combines bits by `or`, and the first active
-//! item is the lowest bit of a ballot that all of them win.
+//! Most of them are expressed by two operations of the IR: combining the values of all items, and
+//! reading the value of another one. For example, a ballot combines bits by `or`, and the first active
+//! item is the lowest bit of a ballot in which every item votes true.
 
 use rspirv::spirv::{GroupOperation, Op as Spv};
 
@@ -48,7 +48,7 @@ fn what(inst: &Instruction<'_>) -> String {
     format!("{} with this group operation", inst.grammar.name)
 }
 
-/// The operation with which an instruction combines values.
+/// The operator with which an instruction combines values.
 fn arithmetic(op: Spv) -> Option<BinaryOp> {
     Some(match op {
         Spv::GroupIAdd | Spv::GroupNonUniformIAdd => BinaryOp::Add,
@@ -71,7 +71,7 @@ fn arithmetic(op: Spv) -> Option<BinaryOp> {
     })
 }
 
-/// A reduction or a scan; `None` if there is no such.
+/// A reduction or a scan; `None` if the instruction is neither.
 fn combine(
     body: &mut Body<'_, '_>,
     inst: &Instruction<'_>,
@@ -94,7 +94,7 @@ fn combine(
     Ok(Some(body.collective(scope, op, value, None)))
 }
 
-/// Questions with one answer for all items.
+/// Queries with the same result for all items.
 fn vote(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Operand>> {
     let op = match inst.op() {
         Spv::GroupAll | Spv::GroupNonUniformAll => BinaryOp::And,
@@ -117,7 +117,7 @@ fn vote(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Operan
     Ok(Some(body.collective(scope, GroupOp::Reduce(op, None), value, None)))
 }
 
-/// Ballots, and what they say. A sub-group has at most 32 items: of the four words of a ballot only
+/// Ballots, and queries on them. A sub-group has at most 32 items: of the four words of a ballot only
 /// the first has bits.
 fn ballot(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Operand>> {
     let i32 = body.b.module.types.int(32);
@@ -291,8 +291,8 @@ fn shuffle(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Ope
     Ok(Some(body.shuffle(scope, value, index)))
 }
 
-/// Shuffles over two values that lie side by side: lane `lane + delta` of the current and the next,
-/// or `lane - delta` of the current and the previous.
+/// Shuffles over two adjacent values: lane `lane + delta` of the current and the next, or `lane -
+/// delta` of the current and the previous one.
 fn two_sided(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Operand> {
     let i32 = body.b.module.types.int(32);
     let bool = body.b.module.types.bool();
@@ -316,8 +316,8 @@ fn two_sided(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Operand>
     Ok(body.emit(ty, Op::Select(in_first, from_first, from_second)))
 }
 
-/// The elements of a block that belong to the item: every `n`th from its lane on, for sub-groups of
-/// `n` items. Each comes with its address.
+/// The elements of a block that belong to the item: every `n`th from its lane on, for sub-groups of `n`
+/// items, with their addresses.
 fn block_elements(body: &mut Body<'_, '_>, base: Operand, ty: TypeId) -> (TypeId, Vec<Operand>) {
     let i32 = body.b.module.types.int(32);
     let element = body.b.module.types.element(ty);
@@ -363,7 +363,7 @@ fn block_write(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
 }
 
 impl Body<'_, '_> {
-    /// Offers a value to the items of a scope and collects what becomes of all of them.
+    /// Offers a value to the items of a scope and collects the combined result.
     fn collective(
         &mut self,
         scope: Scope,
@@ -395,7 +395,7 @@ impl Body<'_, '_> {
         self.emit(i32, Op::Binary(BinaryOp::LShr, ones, rest))
     }
 
-    /// The lanes whose numbers compare so with the item's own, as a ballot.
+    /// The lanes whose numbers compare in this way with the item's own, as a ballot.
     pub fn lane_mask(&mut self, ty: TypeId, compare: CompareOp) -> Operand {
         use BinaryOp::{And, Shl, Sub};
         let i32 = self.b.module.types.int(32);
@@ -427,7 +427,7 @@ impl Body<'_, '_> {
         self.collective(Scope::Subgroup, GroupOp::Reduce(BinaryOp::Or, None), bit, None)
     }
 
-    /// The first lane whose item has come here.
+    /// The first lane whose item has reached this point.
     fn first_active(&mut self) -> Operand {
         let (i32, bool) = (self.b.module.types.int(32), self.b.module.types.bool());
         let yes = self.int(bool, 1);
@@ -459,8 +459,8 @@ impl Body<'_, '_> {
         self.collective(scope, GroupOp::Reduce(BinaryOp::And, None), equal, None)
     }
 
-    /// The number of an item that is named by an id: in a work-group a linear id, or a vector of
-    /// the ids per dimension.
+    /// The number of an item given by an id: in a work-group a linear id, or a vector of the ids per
+    /// dimension.
     fn linear_id(&mut self, scope: Scope, id: Operand) -> Operand {
         let (i32, i64) = (self.b.module.types.int(32), self.b.module.types.int(64));
         let ty = self.type_of(id);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Images and samplers.
 //!
-//! In the IR an image is the address of its descriptor and a sampler is a number
-//! (`device/SPEC.md`, chapter "Images and samplers"), so what can be asked of an image is a load.
-//! A sampled image is both, as a structure.
+//! In the IR an image is the address of its descriptor and a sampler is a number (`device/SPEC.md`,
+//! chapter "Images and samplers"), so a query of an image is a load. A sampled image is both, as a
+//! structure.
 
 use rspirv::spirv::{
     AccessQualifier, Dim, ImageOperands, Op as Spv, SamplerAddressingMode, SamplerFilterMode,
@@ -32,7 +32,7 @@ const SAMPLER: i64 = 48;
 const NORMALIZED_SHIFT: u32 = 3;
 const LINEAR_SHIFT: u32 = 4;
 
-/// The IR's type of an image, or what kind of image it is if OpenCL has none such here.
+/// The IR's type of an image, or the name of its kind if that is not supported.
 pub fn image_type(inst: &Instruction<'_>) -> Result<std::result::Result<(Type, ImageArg), String>> {
     let (dim, arrayed, samples) = (inst.arg(1)?, inst.arg(3)? != 0, inst.arg(4)?);
     if samples != 0 {
@@ -59,7 +59,7 @@ pub fn image_type(inst: &Instruction<'_>) -> Result<std::result::Result<(Type, I
     Ok(Ok((Type::Pointer(AddressSpace::Constant), image)))
 }
 
-/// The number that an `OpConstantSampler` is.
+/// The number of an `OpConstantSampler`.
 pub fn constant_sampler(inst: &Instruction<'_>) -> Result<u64> {
     let (mode, normalized, filter) = (inst.arg(0)?, inst.arg(1)?, inst.arg(2)?);
     if SamplerAddressingMode::from_u32(mode).is_none() || normalized > 1 {
@@ -178,7 +178,7 @@ fn kind(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Result<Ima
         .ok_or_else(|| inst.error("has an operand that is no image".into()))
 }
 
-/// Refuses image operands that mean something which images here do not have. `at` is the mask's.
+/// Refuses image operands that need features which images here lack. `at` is the mask's index.
 fn operands(inst: &Instruction<'_>, at: usize) -> Option<String> {
     let mask = ImageOperands::from_bits_retain(inst.arg(at).unwrap_or(0));
     let known = ImageOperands::BIAS
@@ -191,7 +191,7 @@ fn operands(inst: &Instruction<'_>, at: usize) -> Option<String> {
     (!mask.difference(known).is_empty()).then(|| format!("{name} with operands {mask:?}"))
 }
 
-/// The three coordinates of a call, of one type; what the image has no use for is zero.
+/// The three coordinates of a call, of one type; unused ones are zero.
 fn coordinates(
     body: &mut Body<'_, '_>,
     inst: &Instruction<'_>,
@@ -240,7 +240,7 @@ fn sample(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     fetch(body, inst, (image, image_kind), sampler, 1)
 }
 
-/// A read without a sampler is one that filters nothing and leaves the image nowhere.
+/// A read without a sampler neither filters nor leaves the image.
 fn read(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     if let Some(what) = operands(inst, 2) {
         return body.unsupported(inst, &what);
@@ -279,7 +279,7 @@ fn fetch(
     }
 }
 
-/// A texel as the type that the kernel wants: the first channels of it.
+/// A texel converted to the kernel's type: its first channels.
 fn from_texel(body: &mut Body<'_, '_>, texel: Operand, ty: TypeId) -> Option<Operand> {
     let types = &mut body.b.module.types;
     let (lanes, element) = (types.lanes(ty), types.element(ty));
@@ -333,7 +333,7 @@ fn write(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A texel of a kernel's value; channels that it does not have are zero.
+/// A texel from a kernel's value; missing channels are zero.
 fn to_texel(body: &mut Body<'_, '_>, value: Operand, signed: bool) -> Option<Operand> {
     let i32_type = body.b.module.types.int(32);
     let f32_type = body.b.module.types.float(Float::F32);
@@ -408,8 +408,8 @@ fn described(body: &mut Body<'_, '_>, image: Operand, offset: i64, ty: TypeId) -
     body.resize_int(value, ty, false)
 }
 
-/// OpenCL C's numbers of an image's channels, by the name of the function that asks: LLVM's back end
-/// leaves some of these calls as they are. `None` for another function.
+/// OpenCL C's numbers of an image's channels, by the name of the function that queries them: LLVM's
+/// back end leaves some of these calls unchanged. `None` for another function.
 pub fn channels(
     body: &mut Body<'_, '_>,
     name: &str,

@@ -10,7 +10,7 @@ use super::words::Instruction;
 use super::{image, opencl_c};
 use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
 
-/// Translates a call of an imported function; whether the compiler knows it.
+/// Translates a call of an imported function; returns whether the compiler knows it.
 pub fn call(
     body: &mut Body<'_, '_>,
     inst: &Instruction<'_>,
@@ -18,7 +18,7 @@ pub fn call(
     args: &[Operand],
 ) -> Result<bool> {
     if let Some(("sub_group_barrier", _)) = demangle(name) {
-        // The flags say which memory is ordered; all of it is.
+        // The flags select the memory that is ordered; here all of it is.
         let (execution, ordering) = (Scope::Subgroup, Ordering::SeqCst);
         body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
         return Ok(true);
@@ -84,7 +84,7 @@ fn atomic(body: &mut Body<'_, '_>, name: &str, args: &[Operand]) -> Option<Op> {
         Some(stem) => (stem, true),
         None => (name, false),
     };
-    // The old functions are relaxed, the ones of C11 sequentially consistent unless they say else.
+    // The old functions are relaxed, those of C11 sequentially consistent unless they specify an order.
     let fetch = operation.strip_prefix("atomic_fetch_");
     let old = operation.strip_prefix("atomic_").or_else(|| operation.strip_prefix("atom_"));
     let (operation, order) = match (fetch, old) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Function pointers (SPV_INTEL_function_pointers): what [`crate::pointers`] needs of a SPIR-V module.
+//! Function pointers (SPV_INTEL_function_pointers): collects what [`crate::pointers`] needs from a
+//! SPIR-V module.
 //!
-//! A call through a pointer knows the functions whose address the module takes and those that it
-//! exports, whose pointers the driver hands out. Linking adds those of other modules.
+//! A call through a pointer may call the functions whose addresses the module takes and those that it
+//! exports, whose pointers the driver returns. Linking adds those of other modules.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +65,7 @@ pub(super) fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Resu
     Ok(true)
 }
 
-/// Adds the dispatchers, and says which pointers exported functions have.
+/// Adds the dispatchers, and records the pointers of exported functions.
 pub(super) fn finish(builder: &mut Builder<'_>) -> Result<()> {
     let indirect = std::mem::take(&mut builder.indirect);
     let mut taken = BTreeSet::new();
@@ -102,7 +103,8 @@ pub(super) fn finish(builder: &mut Builder<'_>) -> Result<()> {
         builder.module.dispatchers.push(id);
     }
     let mut callers = Callers::of(&builder.module);
-    // The functions that are surely called come first: exported ones are added only if no recursion results.
+    // The functions that are certainly called come first: exported ones are added only if no recursion
+    // results.
     let mut callees = Vec::new();
     for (&number, dispatcher) in builder.module.dispatchers.iter().zip(&indirect.dispatchers) {
         let fits = |id: &&FunctionId| {
@@ -115,7 +117,7 @@ pub(super) fn finish(builder: &mut Builder<'_>) -> Result<()> {
     for ((&number, dispatcher), callees) in
         builder.module.dispatchers.iter().zip(&indirect.dispatchers).zip(&mut callees)
     {
-        // An exported function that comes to such a call itself would be recursion.
+        // An exported function that reaches such a call itself would be recursion.
         let above = callers.above(number);
         for &id in &offered {
             let fits = Signature::of(&builder.module.functions[id]) == dispatcher.signature;

@@ -12,7 +12,7 @@ use crate::ir::{
     Terminator, Type, TypeId, WorkItemQuery,
 };
 
-/// An access that is known to be aligned and nothing else.
+/// An access of known alignment without further properties.
 pub fn plain_access(align: u64) -> Access {
     Access { align: u32::try_from(align).unwrap_or(1), volatile: false, nontemporal: false }
 }
@@ -45,7 +45,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
             let access = access(body, inst, 3, i8)?;
             body.emit_void(Op::Copy(to, from, size, access));
         }
-        // Hints that nothing is made of.
+        // Hints that the compiler ignores.
         Spv::LifetimeStart | Spv::LifetimeStop | Spv::SubgroupBlockPrefetchINTEL => {}
         Spv::AccessChain | Spv::InBoundsAccessChain => access_chain(body, inst, false)?,
         Spv::PtrAccessChain | Spv::InBoundsPtrAccessChain => access_chain(body, inst, true)?,
@@ -105,7 +105,7 @@ fn load(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     }
 }
 
-/// The question that a built-in variable answers; `None` if a kernel has no such built-in.
+/// The query that a built-in variable stands for; `None` if a kernel has no such built-in.
 fn query_of(builtin: u32) -> Option<WorkItemQuery> {
     Some(match BuiltIn::from_u32(builtin)? {
         BuiltIn::GlobalInvocationId => WorkItemQuery::GlobalId,
@@ -129,7 +129,7 @@ fn query_of(builtin: u32) -> Option<WorkItemQuery> {
     })
 }
 
-/// The set of lanes that a built-in variable names; `None` if it is another one.
+/// The set of lanes that a built-in variable holds; `None` if it is another one.
 fn lane_mask(builtin: u32) -> Option<CompareOp> {
     Some(match BuiltIn::from_u32(builtin)? {
         BuiltIn::SubgroupEqMask => CompareOp::Eq,
@@ -260,7 +260,7 @@ fn pointer(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     let (val, type_id) = body.value(inst, inst.arg(0)?)?;
     let a = match val {
         Val::Operand(operand) => operand,
-        // A built-in's address stays one under any name.
+        // The address of a built-in stays one when it is cast.
         Val::BuiltIn(..) => return body.set_result_val(inst, val).map(|()| true),
     };
     let from = body.type_of(a);

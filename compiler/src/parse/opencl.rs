@@ -81,7 +81,7 @@ fn integer(
         let (a, b) = (args.like(body, 0, ty)?, args.like(body, 1, ty)?);
         return Ok(Some(body.emit(ty, Op::Binary(op, a, b))));
     }
-    // Operations of three operands: one, then perhaps another with the third.
+    // Operations of three operands: one operation, then possibly another one with the third operand.
     let (first, second) = match cl {
         Cl::s_clamp => (BinaryOp::SMax, BinaryOp::SMin),
         Cl::u_clamp => (BinaryOp::UMax, BinaryOp::UMin),
@@ -125,7 +125,7 @@ fn vector(
             let choice_ty = body.type_of(choice);
             let bool_ty = body.bool_like(choice_ty);
             let zero = body.splat(choice_ty, 0);
-            // A vector chooses by the top bit of each component.
+            // A vector selects by the top bit of each component.
             let is_vector = body.b.module.types.lanes(choice_ty) > 1;
             let compare = if is_vector { CompareOp::SLt } else { CompareOp::Ne };
             let condition = body.emit(bool_ty, Op::Compare(compare, choice, zero));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Built-in functions of OpenCL C that LLVM's SPIR-V back end leaves as calls under their mangled
-//! names: conversions to `half` and `double`, memory fences, and questions about pointers.
+//! names: conversions to `half` and `double`, memory fences, and queries of pointers.
 
 use super::annotations::Rounding;
 use super::body::Body;

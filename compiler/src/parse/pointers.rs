@@ -14,12 +14,12 @@ pub struct Dispatcher {
     pub signature: Signature,
 }
 
-/// Functions that are called through pointers, and by whom.
+/// Functions that are called through pointers, and their dispatchers.
 #[derive(Default)]
 pub struct Indirect {
-    /// Tells modules apart; the low bits are zero.
+    /// Distinguishes modules; the low bits are zero.
     module: u64,
-    /// Functions whose address is taken, by SPIR-V id, and where that is.
+    /// Functions whose address is taken, by SPIR-V id, and the place where it is taken.
     pub taken: BTreeMap<u32, usize>,
     /// In the order of their numbers.
     pub dispatchers: Vec<Dispatcher>,

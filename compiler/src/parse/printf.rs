@@ -31,7 +31,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>, first: usize) 
             Type::Int(_) => Kind::Int,
             Type::Float(_) => Kind::Float,
             Type::Pointer(space) if types.lanes(ty) == 1 => {
-                // Without the format, a constant string is taken for one.
+                // If the format is unknown, a constant string counts as a string argument.
                 let string = match &letters {
                     Some(letters) => letters.get(i) == Some(&b's'),
                     None => {
@@ -73,7 +73,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>, first: usize) 
     body.set_result(inst, result)
 }
 
-/// The variable, with room for so many bytes.
+/// The variable, with room for `bytes` bytes.
 fn arguments(body: &mut Body<'_, '_>, inst: &Instruction<'_>, bytes: u64) -> Result<Operand> {
     let i64 = body.b.module.types.int(64);
     let words = (bytes / 8).max(1);
@@ -92,7 +92,7 @@ fn arguments(body: &mut Body<'_, '_>, inst: &Instruction<'_>, bytes: u64) -> Res
     Ok(address)
 }
 
-/// The bytes from a constant address on; `None` if the program may choose among several.
+/// The bytes from a constant address on; `None` if the program may select one of several.
 fn constant_string(module: &Module, operand: Operand) -> Option<Vec<u8>> {
     let Operand::Const(id) = operand else { return None };
     let ConstKind::Address(global, offset) = module.constants[id].kind else { return None };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Instructions of extensions that say in one word what the IR has, or nearly: integer functions,
+//! Instructions of extensions that correspond to one operation of the IR, or nearly: integer functions,
 //! split barriers, brain floats, casts to and from more address spaces.
 
 use rspirv::spirv::Op as Spv;

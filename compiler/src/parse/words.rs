@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SPIR-V's outer form: a header of five words, then instructions, each with its length.
 //!
-//! Nothing here knows what an instruction means. The grammar tables say only how many words an
-//! instruction has at least, and whether it defines an id.
+//! This file does not know what an instruction means. The grammar tables only give the minimum number
+//! of words of an instruction, and whether it defines an id.
 
 use std::sync::OnceLock;
 
@@ -35,9 +35,9 @@ pub struct Grammar {
     pub has_type: bool,
     /// Whether there is a result id (behind the result type, if any).
     pub has_result: bool,
-    /// Words that must be there, without the first.
+    /// The minimum number of words, without the first.
     min_words: usize,
-    /// Words that may be there, where that is fixed.
+    /// The maximum number of words, if that is fixed.
     max_words: Option<usize>,
 }
 
@@ -95,7 +95,7 @@ impl Instruction<'_> {
             return Err(self.error(format!("has {words} words of operands, needs {min_words}")));
         }
         match max_words {
-            // LLVM 22 writes the type of a null event again and again.
+            // LLVM 22 repeats the type of a null event.
             Some(2)
                 if self.op() == Op::ConstantNull
                     && self.operands[2..].iter().all(|word| *word == self.operands[0]) =>
@@ -130,14 +130,14 @@ fn grammar_table() -> &'static Vec<Option<Grammar>> {
             if table.len() <= index {
                 table.resize_with(index + 1, || None);
             }
-            // Two entries may share a number where an extension's name lives on; the first wins.
+            // Two entries may share a number if an extension's name is still in use; the first wins.
             table[index].get_or_insert_with(|| grammar_of(entry));
         }
         table
     })
 }
 
-/// The grammar of an opcode; `None` if there is no such.
+/// The grammar of an opcode; `None` if it does not exist.
 pub fn grammar(opcode: u32) -> Option<&'static Grammar> {
     grammar_table().get(opcode as usize)?.as_ref()
 }

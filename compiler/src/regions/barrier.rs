@@ -8,14 +8,14 @@ use crate::ir::{BlockId, Op, Scope, ValueId};
 pub struct Barrier {
     /// The block that ends with the barrier, its last instruction.
     pub block: BlockId,
-    /// The block to go on at. It has no phis and no other predecessor.
+    /// The block in which items continue. It has no phis and no other predecessor.
     pub resume: BlockId,
     /// The scope of the items that wait: a sub-group or a work-group.
     pub scope: Scope,
     /// The values to keep, in ascending order.
     pub live: Vec<ValueId>,
-    /// Those of them that may differ from what the frame holds already: they were defined since
-    /// the item was last resumed. In ascending order.
+    /// Those of them that may differ from the values in the frame: they were defined since the item was
+    /// last resumed. In ascending order.
     pub changed: Vec<ValueId>,
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::barrier::{Barrier, stop_scope};
 use crate::ir::{Block, BlockId, Function, Op, Terminator};
 
-/// Cuts blocks behind each barrier. New blocks come after the old ones.
+/// Cuts blocks behind each barrier. New blocks follow the old ones.
 pub(super) fn cut(function: &mut Function) -> Vec<Barrier> {
     let mut barriers = Vec::new();
     let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
@@ -37,7 +37,7 @@ pub(super) fn cut(function: &mut Function) -> Vec<Barrier> {
     barriers
 }
 
-/// In the phis behind `end`, what came from block `from` now comes from `to`.
+/// In the phis behind `end`, replaces the predecessor `from` by `to`.
 pub(super) fn rename_predecessor(
     function: &mut Function,
     end: &Terminator,

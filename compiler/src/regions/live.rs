@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which values an item needs behind each barrier, and which of them its frame does not hold yet.
+//! Finds the values that an item needs behind each barrier, and those of them that its frame does not
+//! hold yet.
 //!
-//! Only the blocks at which items are resumed matter, so no set of values is kept for each block.
-//! One walk for each value, from its uses up to its definition, finds where it is live; one walk for
-//! each barrier, up to the barriers before it, finds what has been defined since. Both take time in
-//! proportion to the blocks that they pass.
+//! Only the blocks at which items are resumed matter, so no set of values is kept for each block. One
+//! walk for each value, from its uses up to its definition, finds where it is live; one walk for each
+//! barrier, up to the barriers before it, finds the values defined since. Both take time in proportion
+//! to the blocks that they pass.
 
 use super::barrier::Barrier;
 use crate::ir::arena::Id;
@@ -20,9 +21,9 @@ pub(super) fn find(function: &Function, barriers: &mut [Barrier]) {
 /// The function's edges, and a walk over them.
 struct Graph {
     predecessors: Vec<Vec<BlockId>>,
-    /// By value, the block that defines it; `None` of parameters and addresses of variables.
+    /// By value, the block that defines it; `None` for parameters and addresses of variables.
     defined_in: Vec<Option<BlockId>>,
-    /// By block, the last walk that has come to it.
+    /// By block, the last walk that has reached it.
     seen: Vec<u32>,
     walk: u32,
     /// The blocks that this walk has reached, in order.
@@ -42,7 +43,7 @@ impl Graph {
         Self { predecessors, defined_in, seen, walk: 0, passed: Vec::new() }
     }
 
-    /// Goes from `starts` to everything before them, but not to blocks that `bars` keeps out.
+    /// Walks from `starts` to all blocks before them, but not to those for which `bars` holds.
     fn walk(&mut self, starts: &[BlockId], bars: impl Fn(BlockId) -> bool) {
         self.walk += 1;
         self.passed.clear();
@@ -70,8 +71,8 @@ impl Graph {
     }
 }
 
-/// A phi's operands are live at the end of the predecessor that they come from, its result is not live
-/// at the start of its block.
+/// A phi's operands are live at the end of their predecessor; its result is not live at the start of
+/// its block.
 fn find_live(function: &Function, graph: &mut Graph, barriers: &mut [Barrier]) {
     // By value, the blocks at whose start it is live because they, or phis behind them, use it.
     let mut used_in: Vec<Vec<BlockId>> = vec![Vec::new(); function.values.len()];
@@ -104,8 +105,8 @@ fn find_live(function: &Function, graph: &mut Graph, barriers: &mut [Barrier]) {
     }
 }
 
-/// Finds the values that were defined since the item began or was last resumed. Behind a barrier
-/// everything that is live has just come from the frame.
+/// Finds the values that were defined since the item began or was last resumed. Behind a barrier all
+/// live values have just been loaded from the frame.
 fn find_changed(graph: &mut Graph, barriers: &mut [Barrier]) {
     let mut stops = vec![false; graph.seen.len()];
     barriers.iter().for_each(|barrier| stops[barrier.block.index()] = true);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An order of the blocks in which what comes later waits for what comes earlier.
+//! An order of the blocks in which later blocks wait for earlier ones.
 //!
-//! Items of a sub-group that have parted meet again if those go on first that are behind: in
-//! program order, with the whole of a loop before what follows it. This gives that order for any
-//! graph: strongly connected parts come in topological order, and within one its entry comes first
-//! and the rest is ordered in the same way without it.
+//! Diverged items of a sub-group reconverge if those that are behind continue first: in program order,
+//! with the whole of a loop before the code behind it. This computes that order for any graph: strongly
+//! connected components are in topological order, and within one its entry comes first and the rest is
+//! ordered in the same way without it.
 
 use crate::ir::arena::Id;
 use crate::ir::{BlockId, ENTRY, Function};
 
-/// Loops within each other beyond which blocks keep the order that they have.
+/// The depth of nested loops beyond which blocks keep their original order.
 const MAX_DEPTH: u32 = 64;
 
-/// A function's blocks in order, and its loops as stretches of that order.
+/// A function's blocks in order, and its loops as ranges of that order.
 pub struct Nest {
     /// All blocks.
     pub order: Vec<BlockId>,
     /// Loops: places of the first block, which is the loop's entry, and of the last. Outer loops
-    /// come before those in them.
+    /// precede those in them.
     pub loops: Vec<(usize, usize)>,
-    /// Whether loops lie within each other too deeply to be told apart.
+    /// Whether loops are nested too deeply to be distinguished.
     pub too_deep: bool,
 }
 
@@ -65,7 +65,7 @@ pub fn rank(ranks: &[u32], block: BlockId) -> u32 {
 
 struct Order {
     next: Vec<Vec<usize>>,
-    /// The level of the part of the graph that each node belongs to now; 0 when it is placed.
+    /// The level of the part of the graph to which each node belongs now; 0 when it is placed.
     within: Vec<u32>,
     order: Vec<usize>,
     loops: Vec<(usize, usize)>,
@@ -73,7 +73,7 @@ struct Order {
 }
 
 impl Order {
-    /// Places nodes, which are all those of a level that are connected with each other.
+    /// Places nodes, which are all connected nodes of a level.
     fn arrange(&mut self, nodes: &[usize], level: u32) {
         for mut part in self.components(nodes, level) {
             let first = self.order.len();
@@ -86,7 +86,7 @@ impl Order {
                 self.place(&part);
                 continue;
             }
-            // The entry of the part was met first.
+            // The walk has reached the entry of the part first.
             let entry = part.remove(0);
             self.place(&[entry]);
             part.iter().for_each(|&node| self.within[node] = level + 1);
@@ -101,8 +101,8 @@ impl Order {
         }
     }
 
-    /// The strongly connected parts of a level in topological order, each with its nodes in the
-    /// order in which they were met: Tarjan's algorithm without recursion.
+    /// The strongly connected components of a level in topological order, each with its nodes in the
+    /// order in which they were reached: Tarjan's algorithm without recursion.
     fn components(&self, nodes: &[usize], level: u32) -> Vec<Vec<usize>> {
         #[derive(Clone, Copy, Default)]
         struct Seen {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values that the resumed code computes again instead of loading them from the frame.
+//! Values that the resumed code recomputes instead of loading them from the frame.
 
 use std::collections::{HashMap, HashSet};
 
 use super::barrier::Barrier;
 use crate::ir::{BinaryOp, ConvertOp, Function, Module, Op, Operand, Type, TypeId, ValueId};
 
-/// Takes the values that are computed again from what barriers keep. Returns them, and the values that
-/// they are made of.
+/// Removes the values that are recomputed from the values that barriers keep. Returns them, and the
+/// values from which they are computed.
 pub(super) fn take_out(
     module: &Module,
     function: &Function,
@@ -24,7 +24,7 @@ pub(super) fn take_out(
     remade
 }
 
-/// Adds what the values of a set are made of.
+/// Adds the operands of a set's values, transitively.
 fn close(function: &Function, set: &mut HashSet<ValueId>) {
     loop {
         let before = set.len();
@@ -43,20 +43,20 @@ fn close(function: &Function, set: &mut HashSet<ValueId>) {
     }
 }
 
-/// The most instructions that it may take to make a value again.
+/// The maximum number of instructions for recomputing a value.
 const REMADE_STEPS: u32 = 6;
 
-/// The values that the resumed code makes again instead of keeping them: parameters, addresses of
-/// private variables, what the item asks about its place, and integers and addresses that take few
+/// The values that the resumed code can recompute instead of keeping them: parameters, addresses of
+/// private variables, the item's queries for its place, and integers and addresses that take few
 /// instructions from there.
 ///
 /// Code generation computes them at the start of the function, before any region.
 fn remakable(module: &Module, function: &Function) -> HashSet<ValueId> {
     let given = function.variables.iter().map(|variable| variable.address);
-    // By value, how many instructions it takes.
+    // By value, the number of instructions that it takes.
     let mut steps: HashMap<ValueId, u32> =
         function.params.iter().copied().chain(given).map(|value| (value, 0)).collect();
-    // Definitions may come after uses in block order, so go on until nothing is added.
+    // Definitions may follow uses in block order, so this repeats until nothing is added.
     loop {
         let before = steps.len();
         for (_, block) in function.blocks.iter() {
@@ -86,7 +86,7 @@ fn remakable(module: &Module, function: &Function) -> HashSet<ValueId> {
     }
 }
 
-/// Whether an operation takes an instruction or two and may be done where it is not needed.
+/// Whether an operation takes an instruction or two and may be executed speculatively.
 fn is_simple(op: &Op) -> bool {
     use BinaryOp as B;
     match op {

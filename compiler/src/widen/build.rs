@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds a function in SSA form out of code that assigns variables.
+//! Builds a function in SSA form from code that assigns variables.
 //!
-//! While code is written, a variable is read and written like one of a plain program. When all
-//! blocks have their ends, [`Builder::finish`] finds the value of each read and places phis where
-//! several may arrive (Braun and others, "Simple and efficient construction of static single
-//! assignment form", 2013).
+//! While code is written, a variable is read and written like one of an ordinary program. When all
+//! blocks have terminators, [`Builder::finish`] finds the value of each read and places phis where
+//! several may arrive (Braun and others, "Simple and efficient construction of static single assignment
+//! form", 2013).
 
 use std::collections::HashMap;
 
@@ -20,17 +20,18 @@ use crate::ir::{
 use crate::optimise::unused;
 use crate::regions::order;
 
-/// The most places at which values may meet, before those are left out where only one does. They
-/// grow with the square of a function's size.
+/// The maximum number of places at which values may meet, before those with only one value are removed.
+/// Their number is quadratic in a function's size.
 const MAX_MEETINGS: usize = 1 << 21;
-/// The most values that may arrive there, all in all, and steps until it is known which meet.
+/// The maximum number of values that may arrive there in total, and of steps to find out which of them
+/// meet.
 const MAX_STEPS: usize = 1 << 24;
 
 /// A variable of the code that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Var(u32);
 
-/// A function in the making.
+/// A function under construction.
 pub(super) struct Builder {
     /// The module in which types and constants are interned.
     pub(super) module: Module,
@@ -47,13 +48,13 @@ pub(super) struct Builder {
     entering: HashMap<(BlockId, Var), ValueId>,
     /// Vectors that repeat a value, by block.
     splats: HashMap<(BlockId, Operand), Operand>,
-    /// The scalars that are known to answer for masks.
+    /// Scalars that are known to describe masks.
     pub(super) known: HashMap<ValueId, Known>,
-    /// The operations that made vectors, where a component may be made by itself.
+    /// The operations that defined vectors, if a component may be computed by itself.
     pub(super) made: HashMap<ValueId, Op>,
     /// The block of each load, and the number of writes before it.
     pub(super) loaded: HashMap<ValueId, (BlockId, u32)>,
-    /// Operations so far that may have written to memory.
+    /// The number of operations so far that may have written to memory.
     pub(super) writes: u32,
     /// Items of a vector.
     pub(super) lanes: u32,
@@ -92,7 +93,7 @@ impl Builder {
         })
     }
 
-    /// Goes on writing at the end of a block.
+    /// Continues at the end of a block.
     pub(super) fn switch_to(&mut self, block: BlockId) {
         self.block = block;
     }
@@ -102,7 +103,7 @@ impl Builder {
         self.function.blocks[self.block].terminator = terminator;
     }
 
-    /// Adds an instruction with a result, or gives the constant that it would make.
+    /// Adds an instruction with a result, or returns the constant that it would produce.
     pub(super) fn def(&mut self, op: Op, ty: TypeId, flags: Flags) -> Operand {
         if let Some(constant) = self.folded(&op, ty) {
             return Operand::Const(constant);
@@ -129,7 +130,7 @@ impl Builder {
         Operand::Value(result)
     }
 
-    /// The integer constant that an operation on constants makes.
+    /// The integer constant that an operation on constants produces.
     fn folded(&mut self, op: &Op, ty: TypeId) -> Option<ConstId> {
         let integer = matches!(self.module.types[self.module.types.element(ty)], Type::Int(_));
         if !integer || !matches!(op, Op::Binary(..) | Op::Convert(..)) {
@@ -163,7 +164,7 @@ impl Builder {
         Var(self.var_types.len() as u32 - 1)
     }
 
-    /// The type of what a variable holds.
+    /// The type of a variable's values.
     pub(super) fn var_type(&self, var: Var) -> TypeId {
         self.var_types[var.0 as usize]
     }
@@ -195,7 +196,7 @@ impl Builder {
         self.module.operand_type(&self.function, operand)
     }
 
-    /// The vector of as many of a scalar type as there are items.
+    /// The vector type with one component of a scalar type for each item.
     pub(super) fn vector_of(&mut self, ty: TypeId) -> TypeId {
         self.vector(ty, self.lanes)
     }
@@ -269,7 +270,7 @@ impl Builder {
         splat
     }
 
-    /// Resolves all reads. Gives the module back, and the function.
+    /// Resolves all reads. Returns the module and the function.
     ///
     /// # Errors
     /// A [`Refusal`] if that would take too much time and memory.
@@ -282,7 +283,7 @@ impl Builder {
         let mut arriving = 0;
         let mut work: Vec<(BlockId, Var, ValueId)> =
             self.entering.iter().map(|(&(block, var), &value)| (block, var, value)).collect();
-        // Values get their numbers here, which should not depend on a hash.
+        // Values get their numbers here, which must not depend on a hash.
         work.sort_by_key(|&(block, var, _)| (block, var));
         while let Some((block, var, value)) = work.pop() {
             if arms.insert(value, (block, var)).is_some() {
@@ -351,7 +352,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// Unions of masks: they are not needed where no item waited.
+    /// Unions of masks: they are not needed where no item is pending.
     fn unions(&self) -> Vec<(ValueId, Node)> {
         let insts = self.function.blocks.iter().flat_map(|(_, block)| &block.insts);
         let union = |inst: &Inst| match (inst.result, &inst.op) {
@@ -362,7 +363,7 @@ impl Builder {
     }
 }
 
-/// The effect of an operand on those that it arrives at.
+/// The effect of an operand on the nodes at which it arrives.
 fn kind(module: &Module, operand: Operand) -> Kind {
     match operand {
         Operand::Const(id) => match module.constants[id].kind {
@@ -374,7 +375,7 @@ fn kind(module: &Module, operand: Operand) -> Kind {
     }
 }
 
-/// Leaves only blocks that can be reached, in the order in which they are run.
+/// Keeps only blocks that can be reached, in the order in which they are run.
 fn renumber(function: &mut Function) {
     let mut reached = vec![false; function.blocks.len()];
     let mut work = vec![ENTRY];
@@ -396,7 +397,7 @@ fn renumber(function: &mut Function) {
         block.terminator.for_each_successor_mut(|next| *next = numbers[next]);
         for inst in &mut block.insts {
             let Op::Phi(incoming) = &mut inst.op else { break };
-            // Arms from blocks that are not reached never count.
+            // Arms from blocks that cannot be reached are never used.
             incoming.retain(|(from, _)| numbers.contains_key(from));
             incoming.iter_mut().for_each(|(from, _)| *from = numbers[from]);
             incoming.sort_by_key(|&(from, _)| from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the widened function: where its values lie, and how they are computed.
+//! Writes the widened function: the places of its values, and their computation.
 
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
@@ -19,7 +19,7 @@ pub(super) enum Place {
     Nowhere,
     /// One value for all items, or the first item's if the shape has a step.
     One(Var),
-    /// A vector for each scalar that the value is made of.
+    /// A vector for each scalar of the value.
     Vectors(Vec<Var>),
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Widener<'f> {
     /// The values that phis will have, by result.
     pub(super) arriving: Vec<Place>,
     pub(super) guards: Vec<Option<Guard>>,
-    /// The masks of what is pending, by block.
+    /// The masks of pending items, by block.
     pub(super) waiting: Vec<Option<Var>>,
-    /// The masks of running blocks, by leader; that of the first block only where rows are uneven.
+    /// The masks of running blocks, by leader; that of the first block only if rows are uneven.
     pub(super) running: Vec<Option<Var>>,
     /// The block of the function that is being written.
     pub(super) block: BlockId,
@@ -56,18 +56,18 @@ pub(super) struct Widener<'f> {
     pub(super) offered: Option<Operand>,
     /// Whether a vector takes so long that the processor does not look ahead to the next one's loads.
     pub(super) long: bool,
-    /// Remarks for people on what slows the code down.
+    /// Remarks for readers on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
 }
 
-/// The instructions of a vector from which on the next one's loads are prefetched: with more than a third
-/// of the 512 that a large processor looks ahead, few loads are under way at once. exp + log + sin takes
-/// 0.5 times as long with it.
+/// The number of instructions of a vector from which on the next one's loads are prefetched: with more
+/// than a third of the 512 that a large processor looks ahead, few loads are in flight at once. exp +
+/// log + sin takes 0.5 times as long with it.
 const LONG: usize = 96;
-/// The instructions that a mathematical function takes about.
+/// The approximate number of instructions of a mathematical function.
 const OF_FUNCTION: usize = 32;
 
-/// Whether a vector takes that many, without counting the turns of loops.
+/// Whether a vector takes that many, without counting the iterations of loops.
 fn is_long(function: &Function) -> bool {
     let cost = |inst: &Inst| if matches!(inst.op, Op::Math(..)) { OF_FUNCTION } else { 1 };
     let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
@@ -106,7 +106,7 @@ impl<'f> Widener<'f> {
         }
     }
 
-    /// Writes everything.
+    /// Writes the whole function.
     pub(super) fn run(&mut self) -> Result<(), Refusal> {
         self.labels.push(ENTRY);
         for _ in 1..self.flow.order.len() {
@@ -157,7 +157,7 @@ impl<'f> Widener<'f> {
         }
     }
 
-    /// The private variables: one of each for every item, one behind the other.
+    /// The private variables: one for each item, one after the other.
     fn variables(&mut self) -> Result<(), Refusal> {
         for variable in &self.from.variables {
             let step = match self.shapes.of(variable.address) {
@@ -244,7 +244,7 @@ impl<'f> Widener<'f> {
         let Operand::Value(value) = operand else { return operand };
         match self.places[value.index()] {
             Place::One(var) => self.out.read(var),
-            // Code that is not reached may use what is never defined.
+            // Unreachable code may use values that are never defined.
             _ => {
                 let ty = self.from.values[value].ty;
                 self.out.undef(ty)
@@ -280,7 +280,7 @@ impl<'f> Widener<'f> {
         vectors.first().copied().ok_or_else(|| Refusal::new("a value without contents"))
     }
 
-    /// All items' values out of the first one's and the step.
+    /// Computes all items' values from the first one's and the step.
     pub(super) fn stepped(&mut self, first: Operand, step: i64, guard: Option<ValueId>) -> Operand {
         let ty = self.out.type_of(first);
         let vector = self.out.vector_of(ty);
@@ -289,7 +289,7 @@ impl<'f> Widener<'f> {
         let guard = guard.and_then(|value| self.guards[value.index()]);
         if let Some(guard) = guard {
             let distance = self.distance(guard);
-            // Exact, and modulo 2^64 where the quotient of the least number and -1 has no other place.
+            // The division is exact, and correct modulo 2^64 if the minimum is divided by -1.
             let factor = step.wrapping_div(guard.step);
             if pointer {
                 let terms = vec![(distance, factor)];
@@ -384,7 +384,7 @@ impl<'f> Widener<'f> {
             }
             Shape::Strided { step, guard } => {
                 let mut op = self.renamed(&inst.op);
-                // The first item may not run this: nothing is promised of its value.
+                // The first item may not run this, so its value has no guarantees.
                 if let Op::Address { inbounds, .. } = &mut op {
                     *inbounds = false;
                 }
@@ -413,14 +413,14 @@ impl<'f> Widener<'f> {
     }
 }
 
-/// A private variable for all items of a vector, that lie so many bytes from each other.
+/// A private variable for all items of a vector, which are `step` bytes apart.
 fn widen_variable(
     builder: &mut Builder,
     variable: &PrivateVariable,
     step: i64,
 ) -> Result<PrivateVariable, Refusal> {
     let size = builder.module.types.size(variable.ty);
-    // An element of one that is laid out element by element is smaller.
+    // An element of a variable that is laid out element by element is smaller.
     if step > size as i64 {
         return Err(Refusal::of_type(&builder.module, variable.ty));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scalars that answer for masks.
+//! Scalars that describe masks.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ pub(super) struct Known {
     pub(super) all: Operand,
 }
 
-/// Asks scalars, where they know, whether masks have lanes. `names` says what values stand for.
+/// Tests scalars, where they are known, instead of masks for lanes. `names` maps replaced values to
+/// their operands.
 pub(super) fn ask_scalars(
     function: &mut Function,
     known: &HashMap<ValueId, Known>,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a kernel is not widened.
+//! The reasons why a kernel is not widened.
 
 use std::fmt;
 
 use crate::ir::{Module, TypeId};
 
-/// Why a kernel is built with one item at a time.
+/// The reason why a kernel is built in scalar form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(String);
 

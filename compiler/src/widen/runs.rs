@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparisons of ids that grow by one from item to item: which items they hold for is known of two.
+//! Comparisons of ids that grow by one from item to item: two items determine for which items they
+//! hold.
 //!
-//! `id < n` holds for the first items of a vector, up to some place. So it holds for any if it does
-//! for the first, and for all if it does for the last. A scalar comparison then says whether a
-//! block has items, in place of one of vectors and a test of its mask.
+//! `id < n` holds for the first items of a vector, up to some place. So it holds for any if it does for
+//! the first, and for all if it does for the last. A scalar comparison then determines whether a block
+//! has items, in place of a comparison of vectors and a test of its mask.
 
 use super::emit::Widener;
 use super::known::Known;
@@ -11,7 +12,7 @@ use super::shape::Shape;
 use crate::ir::{BinaryOp, CompareOp, Op, Operand, Type};
 
 impl Widener<'_> {
-    /// Notes what scalars say of the mask that a comparison has made.
+    /// Records the scalars that describe the mask of a comparison.
     pub(super) fn note_compare(&mut self, op: &Op, mask: Operand) {
         let (&Op::Compare(kind, a, b), Operand::Value(mask)) = (op, mask) else { return };
         if !matches!(self.out.module.types[self.type_in(a)], Type::Int(_)) {

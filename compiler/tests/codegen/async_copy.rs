@@ -3,7 +3,7 @@
 
 use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, value, widths};
 
-/// Compiles `name`, unoptimised and optimised, for every width, and has `check` run it.
+/// Compiles `name`, unoptimised and optimised, for every width, and runs `check` on it.
 fn each(name: &str, check: impl Fn(&Kernel)) {
     for level in ["-O0", "-O2"] {
         let module = module(&clang::compile("async_copy.cl", &[level]));

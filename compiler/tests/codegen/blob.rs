@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linking: what becomes a blob, and what is refused with which words.
+//! Linking: the contents of a blob, and the messages of refusals.
 
 use std::collections::HashMap;
 
@@ -106,7 +106,7 @@ fn a_damaged_object_file_is_an_error() {
     for at in 0..object.len() {
         let mut object = object.clone();
         object[at] ^= 0x41;
-        // Whatever it is now, it is a blob or an error.
+        // Whatever the damaged file is now, it gives a blob or an error.
         let _ = blob::link(&object, llvm::support(), ENTRY, &HashMap::new());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Quotients and remainders of numbers that differ between the items are those of one item: of every
-//! integer type, by numbers that differ, that are the same, and that are constant. The interpreter says what
-//! they are.
+//! Quotients and remainders of numbers that differ between the items equal the scalar results: for
+//! every integer type, and for divisors that differ, that are uniform, and that are constant. The
+//! interpreter gives the expected results.
 
 use crate::diff::{Elements, Input, same, same_in_all};
 use crate::harness::Grid;
@@ -23,7 +23,7 @@ fn bytes(numbers: impl Iterator<Item = i64>, size: usize) -> Vec<u8> {
     numbers.flat_map(|number| number.to_le_bytes()[..size].to_vec()).collect()
 }
 
-/// A number of some bytes as the type has it, which C must be able to divide by.
+/// Whether a number truncated to the type's size is zero, and so no divisor.
 fn is_zero(number: i64, size: usize) -> bool {
     number.to_le_bytes()[..size].iter().all(|&byte| byte == 0)
 }
@@ -42,7 +42,7 @@ fn check(name: &str, size: usize) {
          }}"
     ));
     let mut all = numbers();
-    // Nothing says what the lowest number divided by -1 is.
+    // The quotient of the minimum and -1 is undefined.
     all.retain(|&n| n != i64::MIN);
     let divisors: Vec<i64> = all.iter().copied().filter(|&n| !is_zero(n, size)).collect();
     let pairs: Vec<(i64, i64)> =
@@ -87,7 +87,8 @@ fn longs_are_divided_exactly() {
     }
 }
 
-/// An id of 32 bits plus a constant does not wrap around, whatever widened code takes for granted.
+/// An id of 32 bits plus a constant indexes the right places, although widened code relies on ids that
+/// do not wrap around.
 #[test]
 fn neighbours_of_ids_are_where_they_should_be() {
     let module = wide(

@@ -6,8 +6,8 @@ use tally_compiler::lower::{LowerError, lower};
 use crate::diff::{Input, same};
 use crate::harness::{Grid, clang, module};
 
-/// A kernel over `global int *` whose body is given in SPIR-V's assembly; `%i` is the item's cell,
-/// `%x` what it holds.
+/// A kernel over `global int *` whose body is given in SPIR-V's assembly; `%i` is the item's cell, `%x`
+/// its contents.
 fn kernel(body: &str) -> String {
     format!(
         "OpCapability Addresses
@@ -132,7 +132,7 @@ fn phis_take_their_values_at_once_and_switches_may_reach_a_block_twice() {
     );
 }
 
-/// Amounts of shifts count modulo the width, also where they are constants and ids are shifted.
+/// Amounts of shifts count modulo the width, also if they are constants and ids are shifted.
 #[test]
 fn ids_are_shifted_by_amounts_modulo_the_width() {
     let cases = [
@@ -148,8 +148,8 @@ fn ids_are_shifted_by_amounts_modulo_the_width() {
     }
 }
 
-/// Functions with barriers are inlined, and each call of one that calls another twice doubles it. What
-/// a copy takes is not only its instructions: a switch of a thousand cases is as long as they are.
+/// Functions with barriers are inlined, and a function that calls another one twice doubles it. The
+/// cost of a copy is not only its instructions: a switch of a thousand cases is as long as they are.
 #[test]
 fn what_calls_grow_beyond_the_limit_is_refused_however_few_its_instructions() {
     let calls = |levels: usize| {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that ends at a page which may not be touched.
+//! Memory that ends at an inaccessible page.
 
 use std::ptr;
 
-/// An address, mapped up to a page that may not be touched.
+/// An address, mapped up to an inaccessible page.
 pub struct Guarded {
     at: *mut u8,
     page: usize,

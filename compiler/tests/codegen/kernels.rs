@@ -3,7 +3,7 @@
 
 use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, targets, value};
 
-/// Compiles `name` of `file` for each target, unoptimised and optimised, and has `check` run it.
+/// Compiles `name` of `file` for each target, unoptimised and optimised, and runs `check` on it.
 pub fn each(file: &str, name: &str, check: impl Fn(&Kernel)) {
     for level in ["-O0", "-O2"] {
         let module = module(&clang::compile(file, &[level]));
