@@ -1,15 +1,17 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Sourced by the scripts that run SYCL programs. Python's package dpctl brings SYCL's run time and headers along.
-# SYCL wants a newer Level Zero loader than Debian 12 has: the one of Debian unstable serves.
+# Sourced by the scripts that run SYCL programs. Python's package dpctl includes SYCL's run time and
+# headers. SYCL needs a newer Level Zero loader than that of Debian 12: the one of Debian unstable
+# works.
 
-# The release whose behaviour is known.
+# A release whose behaviour is known.
 readonly dpctl=0.22
 readonly cache=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}
 readonly venv=$cache/clients/dpctl-$dpctl
 
-# install_venv FOLDER PACKAGE...: what is missing of them in an environment of their own.
+# install_venv FOLDER PACKAGE...: installs the missing ones of these packages in an environment of their
+# own.
 install_venv() {
     local folder=$1
     shift
@@ -18,7 +20,7 @@ install_venv() {
     progress "installing $*" "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
 }
 
-# fetch_sycl: dpctl in $venv, and a compiler for C++.
+# fetch_sycl: installs dpctl in $venv, and a compiler for C++.
 fetch_sycl() {
     command -v g++ >/dev/null || install_packages g++
     [ -e "$venv/complete" ] || {

@@ -4,7 +4,7 @@
 # Sourced by scripts/bench and scripts/campaign: drivers in which one mechanism of device/src/tuning.rs is
 # switched off.
 
-# The name of each mechanism, and the numbers that switch it off.
+# The name of each mechanism, and the values that switch it off.
 readonly mechanisms=(
     "idle-spin IDLE_SPIN=Duration::ZERO"
     "empty-spin EMPTY_SPIN=Duration::ZERO"
@@ -28,7 +28,8 @@ set_number() {
     sed -i -E "s/^(pub.* const $name: [^=]+ = ).*;/\\1$value;/" "$1"
 }
 
-# build_mechanisms FOLDER: FOLDER/NAME.so for each mechanism, and FOLDER/all.so with all of them.
+# build_mechanisms FOLDER: builds FOLDER/NAME.so for each mechanism, and FOLDER/all.so with all of them
+# off.
 build_mechanisms() {
     local into=$1 tree=$target/tuning/tree numbers mechanism name number
     rm -rf "$tree" "$into"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The textual IR of small modules, word for word. `TALLY_BLESS=1 cargo test -p tally-compiler
-//! --test ir` writes what the compiler says now over what is expected.
+//! The textual IR of small modules, word for word. `TALLY_BLESS=1 cargo test -p tally-compiler --test
+//! ir` replaces the expected text by the compiler's.
 
 use std::path::Path;
 

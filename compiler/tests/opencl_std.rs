@@ -11,7 +11,7 @@ use tally_compiler::parse::parse;
 #[allow(dead_code, reason = "only part of it is needed here")]
 mod clang;
 
-/// Types and values that instructions are tried on.
+/// Types and values for the instructions.
 const PRELUDE: &str = "
     OpCapability Addresses
     OpCapability Kernel
@@ -100,7 +100,7 @@ const FORMS: [&str; 35] = [
     "%half . %f",
 ];
 
-/// "All of OpenCL.std": each of its instructions is taken in some form.
+/// "All of OpenCL.std": each of its instructions is accepted in some form.
 #[test]
 fn every_instruction_is_taken() {
     let all: Vec<Cl> = (0..1024).filter_map(Cl::from_u32).collect();

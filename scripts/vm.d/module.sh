@@ -3,12 +3,12 @@
 #
 # Sourced by scripts/vm: the module for the kernel that kernel_ensure found, and the virtual GPU.
 
-# Says where tally.ko is (module). The checkout stays as it is. A warning is an error.
+# Builds tally.ko and sets its path (module). The checkout is not changed. A warning is an error.
 module_build() {
     local out=$target/kmd/${kernel_dir##*/}$module_flavour
     mkdir -p "$out"
     [ -f "$root/Kbuild" ] || die "this checkout has no module"
-    # Two machines may want it at a time.
+    # Two machines may build it at the same time.
     alone watching 7 'objects of the module' module_objects "$out" -- module_make "$out" || {
         tail -n 60 "$out/build.log" >&2
         die "the module does not build"
@@ -26,13 +26,13 @@ module_objects() {
     find "$1" -name '*.o' | wc -l
 }
 
-# The program of the virtual GPU.
+# Builds the program of the virtual GPU.
 gpu_build() {
     [ -d "$root/device/server" ] || die "this checkout has no tally-gpu"
     (cd "$root" && cargo_counted build --release -p tally-gpu)
 }
 
-# gpu_start RUN_FOLDER: the device's process (gpu), listening on gpu.sock.
+# gpu_start RUN_FOLDER: starts the device's process (gpu), which listens on gpu.sock.
 gpu_start() {
     local run=$1 tries=0
     with_parent "$target/release/tally-gpu" --socket "$run/gpu.sock" "${gpu_arguments[@]}" 2>"$run/gpu.log" &
@@ -46,8 +46,8 @@ gpu_start() {
     done
 }
 
-# gpu_disturb RUN_FOLDER: while the command runs, makes the device's process stand still for up to two
-# seconds at a time, and ends one of its engine processes now and then.
+# gpu_disturb RUN_FOLDER: while the command runs, stops the device's process for up to two seconds at a
+# time, and kills one of its engine processes now and then.
 gpu_disturb() {
     local run=$1 engines
     until [ -e "$run/loaded" ]; do sleep 0.3; done
@@ -64,7 +64,7 @@ gpu_disturb() {
     done
 }
 
-# gpu_watch RUN_FOLDER: notes which processes the device has, while it lives.
+# gpu_watch RUN_FOLDER: records the device's processes, while it runs.
 gpu_watch() {
     local run=$1
     while [ -d "$run" ] && kill -0 "$gpu" 2>/dev/null; do

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Runs the kernels of tests/kernels/bench, one each time that its name comes in a line of standard
-// input, and answers with the wall microseconds of one run, its processor microseconds until all threads
-// sleep again, and a sum over the results.
+// Runs the kernels of tests/kernels/bench, each time that a line of standard input has the name of one.
+// Prints the wall time of one run, its processor time until all threads sleep again, both in
+// microseconds, and a sum over the results.
 // Usage: kernels MODULE.spv
 #include "kernels.h"
 
@@ -15,8 +15,9 @@
 
 enum { LINE = 1 << 22, BINS = 256, MATRIX = 512, PICTURE = 1024, BODIES = 4096, CUBE = 128, SPHERES = 32, ARGUMENTS = 4 };
 
-// The kernel adds the time of a thread on another processor to its process when the thread sleeps or at a
-// tick. So processor time is read when threads that searched for more work after a run have given up.
+// The operating system adds the time of a thread on another processor to its process when the thread
+// sleeps or at a tick. So processor time is read after threads that searched for more work after a run
+// have gone to sleep.
 static const struct timespec SETTLED = {.tv_nsec = 20 * 1000 * 1000};
 
 struct bench {
@@ -116,8 +117,8 @@ int main(int argc, char **argv)
     uint16_t *half_result = allocate_memory(device, LINE * sizeof(uint32_t));
     uint32_t random = 1;
 
-    // One after the other: where the processor finds the pages of an array in its caches depends on the order
-    // in which the pages are touched first.
+    // One after the other: the position of an array's pages in the processor's caches depends on the
+    // order in which the pages are first accessed.
     memset(a, 0, LINE * sizeof *a);
     memset(b, 0, LINE * sizeof *b);
     memset(c, 0, LINE * sizeof *c);

@@ -33,7 +33,7 @@ CLASSES = {
     "Launches": "small".split(),
 }
 KERNELS = [kernel for kernels in CLASSES.values() for kernel in kernels]
-# Each run sees what the one before has left.
+# Each run works on the results of the previous one.
 UNSTEADY = {"sort_step", "small"}
 
 
@@ -66,7 +66,7 @@ class Program:
         return tuple(map(float, words)) if len(words) == 3 else None
 
     def end(self):
-        # It may have ended by itself, with a command unread.
+        # It may have ended by itself, without reading a command.
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()

@@ -138,7 +138,7 @@ struct launch *prepare(struct device *device, const char *name, int count,
         handle buffer;
 
         if (argument->kind == MEMORY) {
-            // In place: a processor's device does not copy it.
+            // The buffer uses the memory in place: a device that is a processor does not copy it.
             buffer = create_buffer(device->context, MEM_READ_WRITE_HOST, size, (void *)value, &code);
             check(code, "clCreateBuffer");
             value = &buffer;

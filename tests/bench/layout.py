@@ -19,7 +19,7 @@ def main() -> int:
         sections = re.findall(r"\*\(\.text\.(\S+)\)", file.read())
     listing = subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout
     functions = [fields[2] for fields in map(str.split, listing.splitlines()) if len(fields) == 3]
-    # The guarded call is a section of assembly and has symbols of longer names.
+    # The guarded call is a section of assembly, whose symbols have longer names.
     gone = [name for name in sections if not fnmatch.filter(functions, name + "*")]
     for name in gone:
         print(f"in no function's name: {name}")

@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-// A recorded list is reset, and a stream waited for, after so many commands.
+// A recorded list is reset after RECORDED commands, and a stream is waited for after STREAMED commands.
 enum { RECORDED = 4096, STREAMED = 256, COPIED = 1 << 16, ALLOCATED = 4096, SHORT = 64, LONG = 1 << 20, SERIES = 256, PROMPT = 8 };
 
 // Groups of kernels that take about 0.5 and 100 µs.
 static const ze_group_count_t few_groups = {16, 1, 1}, many_groups = {4096, 1, 1};
 
-// Pause of a host between two commands: longer than a short command, shorter than a device waits for the next.
+// The pause of a host between two commands: longer than a short command, shorter than a device waits
+// for the next.
 static const double PAUSE_NS = 4000;
 // Longer than two ticks of the device's watchdog.
 static const struct timespec rest = {.tv_nsec = 12000000};
@@ -45,7 +46,7 @@ struct device *open_device(const char *modules)
         stop("no memory");
     open_gpu(&device->gpu, modules);
     device->kernel = build_kernel(&device->gpu, "empty", "empty");
-    // Finds the function before there are threads.
+    // Looks the function up before there are threads.
     must(zeEventDestroy(create_counter_event(&device->gpu)));
     return device;
 }
@@ -78,7 +79,7 @@ struct worker *create_worker(struct device *device, uint32_t engine)
     return worker;
 }
 
-// Without a limit the driver may let the waiting thread itself run the kernel.
+// Without a time limit the driver may let the waiting thread itself run the kernel.
 static void wait_without_limit(struct worker *worker)
 {
     must(zeEventHostSynchronize(worker->event, UINT64_MAX));
@@ -161,7 +162,7 @@ static void stream_many_groups(struct worker *worker, unsigned times)
     stream_groups(worker, times, &many_groups);
 }
 
-// A thread that mostly waits at once, and now and then only asks.
+// A thread that usually waits at once, and sometimes only polls.
 static void launch_and_ask(struct worker *worker, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -179,7 +180,7 @@ static void launch_and_ask(struct worker *worker, unsigned times)
     }
 }
 
-// A thread that mostly waits at once, and now and then only looks for the result.
+// A thread that usually waits at once, and sometimes only reads the result.
 static void copy_and_look(struct worker *worker, unsigned times)
 {
     const volatile uint8_t *result = worker->to;

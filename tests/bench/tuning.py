@@ -22,7 +22,7 @@ import threads
 ROUNDS = 5
 OPERATIONS = ["trip", "limit", "stream", "slowly", "short", "series", "copy-4", "long", "fill", "few", "many",
               "ask", "look", "rest"]
-# Kernels of few groups, of many short ones, and of few long ones.
+# Kernels with few groups, with many short ones, and with few long ones.
 KERNELS = ["triad", "reduce", "histogram", "transpose", "sort_step", "mandelbrot"]
 
 
@@ -58,7 +58,7 @@ def measure_kernels(drivers, words):
             for name, program in programs.items():
                 sums[name].append(program.run(kernel))
         for name, results in sums.items():
-            # The first run builds.
+            # The first run includes the build.
             if round_ and None not in results:
                 mean = tuple(math.exp(statistics.fmean(math.log(max(it[k], 0.1)) for it in results)) for k in (0, 1))
                 figures.setdefault(name, []).append(mean)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Programs whose kernels and commands access memory that is not theirs.
+// Programs whose kernels and commands access memory outside of their allocations.
 #include "wrong.h"
 
 WRONG(past_the_end)
@@ -126,7 +126,7 @@ WRONG(through_a_null_pointer)
 {
     int *a = NULL;
 
-    // The device stops at it, so that the launch fails.
+    // The access stops the device, so the launch fails.
     ze_kernel_handle_t kernel = kernel_of("through_a_null_pointer");
     ze_group_count_t groups = {1, 1, 1};
     must(zeKernelSetGroupSize(kernel, 8, 1, 1));

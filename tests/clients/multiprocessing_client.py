@@ -96,7 +96,7 @@ def main(mode):
     with context.Pool(3) as pool:
         if mode == "after":
             answers = pool.map(refused, range(12))
-            # Newer loaders answer zeInit themselves once it has been called.
+            # Newer loaders return their own result from zeInit after the first call.
             assert set(answers) <= {(SUCCESS, UNINITIALIZED), (UNINITIALIZED, UNINITIALIZED)}, answers
         else:
             answers = pool.map(work, range(12))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A SYCL program in C++, compiled by plain g++: its kernels are SPIR-V modules that it loads.
+// A SYCL program in C++, compiled by plain g++; it loads its kernels as SPIR-V modules.
 //
 //     sycl_client FOLDER      FOLDER holds the SPIR-V of tests/kernels
 //
@@ -53,7 +53,7 @@ struct Client {
     }
 };
 
-// x = x * factor + term over and over: any two steps in another order give another result.
+// x = x * factor + term repeatedly: any two steps in another order give another result.
 void chain(const Client &client, sycl::queue queue, bool explicit_order)
 {
     const uint32_t n = 1000;
@@ -102,7 +102,7 @@ void kinds_of_memory(const Client &client)
     }
 }
 
-// Kernels use a vector and the stack as they are, where the device says that they can.
+// Kernels use a vector and the stack directly, if the device reports that they can.
 void system_memory(const Client &client)
 {
     if (!client.device.has(sycl::aspect::usm_system_allocations)) {
@@ -363,7 +363,7 @@ int main(int argc, char **argv)
         check("regions of memory", [&] { regions(client); });
         check("barriers, queues with priorities", [&] { barriers_and_priorities(client); });
         check("command graphs", [&] { graphs(client, {}); });
-        // The first adapter records graphs by itself only.
+        // The first adapter can only record graphs by itself.
         const char *second = std::getenv("UR_LOADER_USE_LEVEL_ZERO_V2");
         if (second && std::string(second) == "1")
             check("command graphs that the driver records", [&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Two kernels by the two plain ways to submit: a regular list with explicit barriers on a queue, and a
-// synchronous immediate list.
+// Two kernels in the two basic ways of submission: a regular list with explicit barriers on a queue,
+// and a synchronous immediate list.
 #include "parts.h"
 
 #include <stdio.h>

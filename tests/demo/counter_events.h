@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Counter-based events by way of the extension ZEX_counter_based_event. A program finds its functions
-// with zeDriverGetExtensionFunctionAddress and, as no header of the loader declares them, declares
-// them itself.
+// Counter-based events through the extension ZEX_counter_based_event. A program finds its functions
+// with zeDriverGetExtensionFunctionAddress and, as no header of the loader declares them, declares them
+// itself.
 
 #ifndef COUNTER_EVENTS_H
 #define COUNTER_EVENTS_H

@@ -65,7 +65,7 @@ int main(int count, char **arguments)
     printf("%-*s%-*s%11s   result\n", TITLE_WIDTH, "part", SIZE_WIDTH, "size", "time");
     for (size_t i = 0; i < PARTS; i++) {
         struct line line = {0};
-        // Before it runs, so that a call that fails is seen under the part that made it.
+        // Printed before the part runs, so that a failing call appears under its part.
         printf("%-*s", TITLE_WIDTH, parts[i].title);
         fflush(stdout);
         parts[i].run(&gpu, &line);

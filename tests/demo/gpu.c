@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// In-order lists came with version 1.9 of the API; older headers lack the names, not the loader the
-// way to pass them on.
+// In-order lists came with version 1.9 of the API; older headers lack the names, but older loaders pass
+// the flags on.
 #define QUEUE_IN_ORDER ((ze_command_queue_flags_t)ZE_BIT(1))
 #define LIST_IN_ORDER ((ze_command_list_flags_t)ZE_BIT(3))
 
 typedef ze_result_t(ZE_APICALL *last_error_fn)(ze_driver_handle_t, const char **);
 
-// The driver that `check` asks for its description of an error.
+// The driver whose error description `check` prints.
 static ze_driver_handle_t described_by;
 
 void stop(const char *format, ...)
@@ -62,7 +62,7 @@ static const char *result_name(ze_result_t result)
 #undef NAME
 }
 
-// zeDriverGetLastErrorDescription, by way of the driver, since an older loader does not export it.
+// zeDriverGetLastErrorDescription, found through the driver, since an older loader does not export it.
 static const char *last_error(void)
 {
     void *address = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Counter-based events between in-order lists: immediate ones on two engines, and a regular one that
-// is executed again and again.
+// Counter-based events between in-order lists: immediate ones on two engines, and a regular one that is
+// executed repeatedly.
 #include "counter_events.h"
 #include "parts.h"
 
@@ -24,8 +24,9 @@ static void set_chain(struct kernel chain, uint32_t *data, uint32_t factor, uint
 
 enum { ROUNDS = 32, ROUND_WORDS = 65536 };
 
-// Each round copies a slice in, works on it and copies it out. One list feeds the copy engine, one the
-// compute engine. Two events hold everything together; each is used anew in every round, with no reset
+// Each round copies a slice in, processes it and copies it out. One list feeds the copy engine, one the
+// compute engine. Two events order everything; each is reused in every round, without a reset or a wait
+// by the host. All rounds use the same device buffer, so a missing order shows.
 // and no wait by the host. All rounds go through the same device buffer, so one order lost shows.
 void part_engines(const struct gpu *gpu, struct line *line)
 {
@@ -74,7 +75,7 @@ void part_engines(const struct gpu *gpu, struct line *line)
 enum { EXECUTIONS = 3, RECORDED_WORDS = 262144 };
 
 // The first list signals its event with the second of three commands. The second list waits for that
-// event and copies the data. Both are recorded once; each wait is for the latest execution.
+// event and copies the data. Both are recorded once; each wait refers to the latest execution.
 void part_recorded(const struct gpu *gpu, struct line *line)
 {
     const size_t bytes = RECORDED_WORDS * sizeof(uint32_t);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The parts of the demo. Each does its work on the GPU, checks every result against the host and
-// leaves a line for the report.
+// The parts of the demo. Each does its work on the GPU, compares every result with the host's and
+// writes a line for the report.
 
 #ifndef PARTS_H
 #define PARTS_H
@@ -22,7 +22,7 @@ void part_recorded(const struct gpu *gpu, struct line *line);
 void part_two_way(const struct gpu *gpu, struct line *line);
 
 double now_ms(void);
-// Writes down what differs, unless something else did before. False, always.
+// Records a difference, unless there is an earlier one. Always false.
 bool differs(struct line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // `what` names the buffer in the report.
 bool same_floats(struct line *line, const char *what, const float *device, const float *host, size_t n);

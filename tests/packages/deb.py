@@ -13,7 +13,7 @@ from bare import System
 DEVICE = "Tally virtual GPU"
 TOOLS = ("tally-run", "tally-info", "tally-top", "tally-compiler")
 LIST = "import dpctl; print([it.name for it in dpctl.get_devices()])"
-# There are neither other users' files nor a network to be careful with.
+# There are no other users' files, and no network.
 APT = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "-o", "Dir::Log::Terminal=", "--yes"]
 
 
@@ -66,7 +66,7 @@ def manual_pages_and_completions_are_there(s):
 def purging_leaves_the_cache_only(s):
     assert (s.root / "tmp/home/.cache/tally/kernels").is_dir()
     s.run(*APT, "purge", "tally")
-    # Neither the checks' own files, nor what apt and dpkg note.
+    # Except the checks' own files, and the records of apt and dpkg.
     left = s.run("find", "/usr", "/etc", "/var", "/opt", "-name", "*tally*", "-not", "-name", "totally*").stdout
     assert not left, left
     assert {it.name for it in (s.root / "tmp/home").iterdir()} == {".cache"}

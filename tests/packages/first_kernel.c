@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A first program, on Level Zero or OpenCL: doubles numbers with a kernel and looks at the result.
+// A first program, on Level Zero or OpenCL: doubles numbers with a kernel and checks the result.
 // Usage: first_kernel saxpy.spv
 #include "kernels.h"
 

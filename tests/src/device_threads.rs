@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads of the embedded device, for tests that count what their process has.
+//! The threads of the embedded device, for tests that count their process's resources.
 //!
-//! The device makes threads when it needs them, and keeps them; when that is depends on how busy the
-//! machine is. A test that counts threads or descriptors starts all of them first.
+//! The device creates threads when it needs them, and keeps them; the time depends on the load of the
+//! machine. A test that counts threads or descriptors starts all of them first.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::ze::{self, Gpu};
 
 /// Two workers, on any machine: for the environment of a child that counts.
 pub const VARIABLE: (&str, &str) = ("TALLY_WORKERS", "2");
-/// Threads that such a device has at most: a substitute for each worker, and eight more.
+/// The maximum number of threads of such a device: a substitute for each worker, and eight more.
 const THREADS: usize = 12;
-/// The time that it may take until all have started.
+/// The time limit for starting all of them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const KERNEL: &str = "
@@ -36,8 +36,9 @@ pub fn spirv() -> Vec<u8> {
     ze::spirv_from(KERNEL)
 }
 
-/// Gives each thread that the device may have a kernel of its own, so that all of them exist. The process
-/// has [`VARIABLE`] in its environment. The kernel module's device has its threads elsewhere.
+/// Gives each thread that the device may have a kernel of its own, so that all of them exist. The
+/// process has [`VARIABLE`] in its environment. The kernel module's device has its threads in another
+/// process.
 ///
 /// # Panics
 /// If they do not start in time.

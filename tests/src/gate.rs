@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work that stays unfinished until a test lets it go on.
+//! Work that stays unfinished until a test releases it.
 
 use tally_ze::ze_event_pool_flags_t;
 
@@ -21,7 +21,7 @@ impl Gate {
         Self { event: pool.event(0), _pool: pool }
     }
 
-    /// Lets everything through that waits for the event, from now on.
+    /// Releases everything that waits for the event, now and later.
     pub fn open(&self) {
         self.event.signal();
     }
@@ -36,7 +36,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // A test that fails must not leave work behind that never ends.
+        // A failing test must not leave work behind that never ends.
         let _ = call!(zeEventHostSignal(self.event.0));
     }
 }

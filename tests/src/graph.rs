@@ -40,14 +40,14 @@ pub fn end(list: &List) -> Graph {
     Graph(graph)
 }
 
-/// The code that an end of a capture answers, and the graph.
+/// The result of the call that ends a capture, and the graph.
 pub fn ended(list: &List) -> (ze_result_t, Graph) {
     let mut graph = ze_graph_handle_t::NULL;
     let code = call!(zeCommandListEndGraphCaptureExt(list.0, ptr::null(), &raw mut graph));
     (code, Graph(graph))
 }
 
-/// An executable graph.
+/// Creates an executable graph.
 pub fn instantiate(graph: &Graph) -> Executable {
     let mut executable = ze_executable_graph_handle_t::NULL;
     check!(zeGraphInstantiateExt(graph.0, ptr::null(), &raw mut executable));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests across Tally's layers.
 //!
-//! [`model`] says what the specification requires of lists, queues, events and executions.
-//! [`program`] generates random valid programs, runs them on a backend and compares with the
-//! model. [`faults`] names faults that a driver can be told to inject; the programs must find
-//! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
-//! generator and the runner work before any real driver is there. [`ze`] calls the real one
-//! through the stock loader ([`images`]: also its images, [`graph`]: graphs), and [`routine`] is what nearly every
-//! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory
-//! once, [`page`] memory that comes and goes, [`system`] kernels that use such memory, [`top`] a look at a process's queues from outside, [`device_threads`] the
-//! device's threads.
+//! [`model`] has the specification's rules for lists, queues, events and executions. [`program`]
+//! generates random valid programs, runs them on a backend and compares the results with the model.
+//! [`faults`] names the faults that a driver can inject; the programs must find them. [`toy`] is the
+//! smallest driver that can have all of them, and shows that the model, the generator and the runner
+//! work, independently of a real driver. [`ze`] calls the real one through the stock loader
+//! ([`images`]: also its images, [`graph`]: graphs), and [`routine`] has the calls of nearly every
+//! program. [`peer`] is a second process to communicate with, [`refusals`] a system that refuses memory
+//! once, [`page`] memory that is mapped and unmapped, [`system`] kernels that use such memory, [`top`]
+//! the queues of a process from outside, [`device_threads`] the device's threads.
 
 pub mod device_threads;
 pub mod faults;

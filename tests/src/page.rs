@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ordinary memory of the process, which comes and goes at one address.
+//! Ordinary memory of the process, which is mapped and unmapped at one address.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -16,8 +16,8 @@ impl Default for Page {
 impl Page {
     const BYTES: usize = 4096;
 
-    /// Puts a new page in the place of the last one; its bytes are 0, and it was not touched yet.
-    /// Answers its address.
+    /// Replaces the page by a new one; its bytes are 0, and it was not accessed yet. Returns its
+    /// address.
     pub fn fresh(&self) -> *mut u64 {
         Self::map(self.0, libc::MAP_FIXED).cast()
     }
@@ -34,7 +34,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and the commands that named it are complete.
+        // SAFETY: it is ours, and the commands that used it are complete.
         unsafe { libc::munmap(self.0, Self::BYTES) };
     }
 }

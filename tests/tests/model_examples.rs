@@ -77,7 +77,7 @@ fn multi_directional() {
     assert_eq!(expected(&example).memory[..4], [a2, b2, c2, d2]);
 }
 
-/// The event that was used twice stands for its second use.
+/// The event that was used twice refers to its second use.
 #[test]
 fn copy_compute_copy() {
     let example = examples::copy_compute_copy();
@@ -86,7 +86,7 @@ fn copy_compute_copy() {
     assert_eq!(expected(&example).memory[..4], [100, 100, mixed(first, first, 7), first]);
 }
 
-/// The toy driver does all of them as expected, on any schedule and with host threads.
+/// The toy driver has the expected results for all of them, in any schedule and with host threads.
 #[test]
 fn toy_agrees() {
     for (name, example) in examples::all() {
@@ -99,7 +99,7 @@ fn toy_agrees() {
     }
 }
 
-/// The fixed programs alone find faults in what they are about.
+/// The fixed programs alone find faults in their own subjects.
 #[test]
 fn examples_find_faults() {
     let finds = |example: &Example, fault: Fault| {

@@ -24,7 +24,7 @@ fn agrees_with_toy(program: &Program, runs: u32, fault: Option<Fault>) -> Result
     Ok(())
 }
 
-/// Every generated program is valid, and a correct driver does what the model expects of it.
+/// Every generated program is valid, and a correct driver behaves as the model expects.
 #[test]
 fn toy_agrees_with_model() {
     let shape = Shape::default();
@@ -47,7 +47,7 @@ fn toy_agrees_with_model_on_threads() {
     }
 }
 
-/// A program without races has one outcome, in whatever order the promised order is filled in.
+/// A program without races has one outcome, in every sequence that its guaranteed order allows.
 #[test]
 fn outcome_does_not_depend_on_the_order() {
     let random = Cell::new(1_u64);
@@ -95,7 +95,7 @@ fn seed_gives_the_same_program() {
     assert_ne!(from_seed(shape, 42), from_seed(shape, 43));
 }
 
-/// The generator reaches everything that the model knows: no action or answer is left out.
+/// The generator covers everything that the model knows: no action or answer is left out.
 #[test]
 fn generator_reaches_everything() {
     let seen = RefCell::new(BTreeMap::<String, usize>::new());

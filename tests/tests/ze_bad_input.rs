@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every function that the driver implements, called with nothing and with rubbish: each answers
-//! with an error and its reason, none crashes or hangs.
+//! Every function that the driver implements, called with null and with invalid arguments: each returns
+//! an error and its reason, none crashes or hangs.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
@@ -43,17 +43,18 @@ fn implemented() -> Vec<(&'static str, Any)> {
     known.collect()
 }
 
-/// Those that answer a value and no code, so that none is an answer: ze_default_context.rs has them.
+/// Functions that return a value and no result code, so that null is a valid result:
+/// ze_default_context.rs tests them.
 const VALUED: [&str; 3] = [
     "zeDriverGetDefaultContext",
     "zerTranslateDeviceHandleToIdentifier",
     "zerTranslateIdentifierToDeviceHandle",
 ];
 
-/// Those that have nothing to refuse.
+/// Functions that have nothing to refuse.
 const HARMLESS: [&str; 3] = ["zeInit", "zesInit", "zerGetDefaultContext"];
 
-/// Those whose first argument is no handle.
+/// Functions whose first argument is no handle.
 const OTHERWISE: [&str; 6] = [
     "zerGetLastErrorDescription",
     "zeInitDrivers",
@@ -71,7 +72,7 @@ fn nothing_but_zeroes_is_refused_by_every_function() {
         if HARMLESS.contains(&name) || VALUED.contains(&name) {
             continue;
         }
-        // SAFETY: null for every pointer and handle is what the functions have to notice.
+        // SAFETY: the functions must check every pointer and handle for null.
         let answer = unsafe { function(0, 0, 0, 0, 0, 0, 0, 0, [0; 24]) };
         assert_ne!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{name}");
         assert_ne!(answer, ze_result_t::ZE_RESULT_ERROR_UNKNOWN, "{name}: {}", ze::description());
@@ -114,8 +115,8 @@ fn a_handle_of_another_kind_is_refused_by_every_function() {
         let other = if wants_context { gpu.device.0 } else { gpu.context.0 } as usize;
         let rubbish = [0x10, usize::MAX, rest, other, other + 8];
         for handle in rubbish {
-            // SAFETY: a wrong handle is what the functions have to notice before they follow the
-            // other arguments, which are zeroes of the test's own.
+            // SAFETY: the functions must detect a wrong handle before they use the other arguments,
+            // which are zeroes of the test's own.
             let answer =
                 unsafe { function(handle, rest, rest, rest, rest, rest, rest, rest, [0; 24]) };
             assert_eq!(

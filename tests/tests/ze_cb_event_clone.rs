@@ -80,7 +80,7 @@ fn a_copy_does_what_its_source_does() {
         assert_eq!(memory.get(0), before + 15);
         list.reset();
         for _ in 0..100 {
-            // Whatever the source's memory is used for now, it is not the copy's.
+            // The source's memory is reused for other things, and the copy does not depend on it.
             list.set((&memory, 1), 1, None, &[]);
         }
         drop(list);
@@ -122,7 +122,7 @@ fn a_copy_runs_beside_its_source() {
     one.synchronize();
 }
 
-/// Waits that the source has recorded are bound anew by each execution of the copy.
+/// Each execution of the copy binds the waits that the source has recorded again.
 #[test]
 fn a_copy_waits_for_the_latest_execution() {
     let gpu = Gpu::new();
@@ -145,7 +145,7 @@ fn a_copy_waits_for_the_latest_execution() {
     }
 }
 
-/// Times of a copy's commands are its own, where the copy reads them itself and where the host asks.
+/// Times of a copy's commands are its own, both for queries by the copy itself and by the host.
 #[test]
 fn a_copy_keeps_its_own_times() {
     let gpu = Gpu::new();
@@ -209,8 +209,8 @@ fn lists_that_cannot_be_copied_are_refused() {
     assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
 }
 
-/// A copy has the host functions of its source, and calls them itself: the two run at the same time, and
-/// every call of either is made.
+/// A copy has the host functions of its source, and calls them itself: the two run at the same time,
+/// and each makes all its calls.
 #[test]
 fn a_copy_calls_host_functions_itself() {
     extern "C" fn count(data: *mut c_void) {

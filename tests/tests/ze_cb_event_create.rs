@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counter-based events: the ways to create one, and what is refused, through the stock loader.
+//! Counter-based events: the ways to create one, and the refused ones, through the stock loader.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -14,7 +14,7 @@ use tally_ze::*;
 use ze_event_counter_based_flags_t as cb;
 use zex_counter_based_event_exp_flags_t as zex;
 
-/// The tests look at what was written when they have waited for an event.
+/// The tests read memory after they have waited for an event.
 const HOST: ze_event_scope_flags_t = ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST;
 
 fn create(gpu: &Gpu, flags: cb, next: *const c_void) -> Result<Event, ze_result_t> {
@@ -35,7 +35,7 @@ fn create2(gpu: &Gpu, flags: zex, next: *const c_void) -> Result<Event, ze_resul
     })
 }
 
-/// The first way: the user's words in the call.
+/// The first way: the call has the user's words.
 fn create1(gpu: &Gpu, device: *mut u64, host: *mut u64, value: u64) -> Result<Event, ze_result_t> {
     let desc = ze_event_desc_t { signal: HOST, ..Default::default() };
     made(|event| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counter-based events: who signals them and who waits for them, through the stock loader.
+//! Counter-based events: their signals and waits, through the stock loader.
 
 use std::ptr;
 use std::thread;
@@ -59,7 +59,7 @@ fn a_lists_counter_grows_with_its_appends() {
     }
 }
 
-/// One of two groups looks for a while whether a word is what it was before, and notes it if not.
+/// One of two groups polls for a while whether a word has changed, and records it if so.
 const WATCH: &str = "
     kernel void watch(global volatile uint *words, uint before)
     {
@@ -218,7 +218,7 @@ fn an_event_is_reused_a_thousand_times_on_many_lists() {
     }
     event.synchronize();
     assert_eq!(memory.to_vec(), [77; 8]);
-    // Destroyed while what it was passed to waits; what waits for it goes on to do so.
+    // Destroyed while the list that it was passed to waits; the commands that wait for it keep waiting.
     let gate = Gate::new(&gpu);
     for list in &lists {
         let event = gpu.cb_event();
@@ -260,8 +260,8 @@ fn a_query_asks_for_the_last_signal_only() {
     assert_eq!(memory.get(0), 2);
 }
 
-/// A wait list of any length holds events of all states: complete, of other lists, of its own list,
-/// regular; NONE is no event.
+/// A wait list of any length may contain events in all states: complete, of other lists, of its own
+/// list, regular; NONE is no event.
 #[test]
 fn a_wait_list_mixes_events_of_all_kinds() {
     let gpu = Gpu::new();

@@ -8,7 +8,7 @@ use tally_tests::ze::Gpu;
 use tally_tests::{call, check, refused};
 use tally_ze::*;
 
-/// Any memory of the process is a source and a destination, with the bytes as they are when the
+/// A copy may use any memory of the process as source and destination, and reads the bytes when the
 /// copy runs.
 #[test]
 fn host_memory_is_read_when_the_copy_runs() {
@@ -70,7 +70,8 @@ fn patterns_of_every_size_are_filled() {
 }
 
 /// A fill whose size is no multiple of its pattern's ends with the pattern's first bytes, as on Intel's
-/// driver, whose own programs fill so. The specification refuses it (ZE_RESULT_ERROR_INVALID_SIZE).
+/// driver, whose own programs use such fills. The specification refuses it
+/// (ZE_RESULT_ERROR_INVALID_SIZE).
 #[test]
 fn a_fill_of_odd_size_ends_within_the_pattern() {
     let gpu = Gpu::new();
@@ -121,8 +122,8 @@ fn a_fill_of_odd_size_ends_within_the_pattern() {
     }
 }
 
-/// Patterns beyond maxMemoryFillPatternSize are filled as well, on both kinds of engine and in lists that
-/// are executed again after the pattern's memory has become something else.
+/// Patterns larger than maxMemoryFillPatternSize are filled as well, on both kinds of engine and in
+/// lists that are executed again after the pattern's memory has changed.
 #[test]
 fn patterns_beyond_what_the_engines_repeat_are_filled() {
     let gpu = Gpu::new();
@@ -147,7 +148,7 @@ fn patterns_beyond_what_the_engines_repeat_are_filled() {
     }
 }
 
-/// A region moves by rows and slices with the pitches of both sides.
+/// A region is copied by rows and slices with the pitches of both sides.
 #[test]
 fn regions_move_by_rows_and_slices() {
     let gpu = Gpu::new();
@@ -202,7 +203,7 @@ fn regions_move_by_rows_and_slices() {
     );
 }
 
-/// A range that leaves its allocation is refused; nothing is copied.
+/// A range that exceeds its allocation is refused; nothing is copied.
 #[test]
 fn ranges_beyond_an_allocation_are_refused() {
     let gpu = Gpu::new();

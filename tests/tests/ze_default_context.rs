@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The default context, and numbers that stand for devices, through the stock loader. Quoted is the
+//! The default context, and numbers of devices, through the stock loader. Quotes are from the
 //! interface's reference.
 
 use std::ffi::{CStr, c_char};
@@ -17,7 +17,8 @@ fn default_context() -> ze_context_handle_t {
     context
 }
 
-/// All that works with a context of one's own works with this one. It stays when the value is dropped.
+/// Everything that works with a context of one's own works with this one. It is not destroyed when the
+/// value is dropped.
 fn gpu() -> ManuallyDrop<Gpu> {
     ManuallyDrop::new(Gpu { device: ze::device(), context: default_context() })
 }
@@ -25,7 +26,7 @@ fn gpu() -> ManuallyDrop<Gpu> {
 fn last_description() -> String {
     let mut text: *const c_char = ptr::null();
     check!(zerGetLastErrorDescription(&raw mut text));
-    // SAFETY: the driver answers with a string that is good until this thread's next error.
+    // SAFETY: the driver returns a string that is valid until this thread's next error.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -55,7 +56,7 @@ fn everyone_gets_the_same_context_and_it_works() {
     assert_eq!(memory.get(1), 8);
     check!(zeKernelDestroy(kernel));
     check!(zeModuleDestroy(module));
-    // It is another one than those that are made.
+    // It differs from contexts that are created.
     let own = Gpu::new();
     assert_ne!(own.context, gpu.context);
 }
@@ -92,7 +93,7 @@ fn devices_have_numbers() {
     }
 }
 
-/// Programs destroy the default context as one of their own, and may ask for it again.
+/// Programs destroy the default context like one of their own, and may request it again.
 #[test]
 fn a_destroyed_context_is_made_anew() {
     ze::in_child("child_that_destroys_it", &[]);
@@ -109,14 +110,14 @@ fn child_that_destroys_it() {
         check!(zeContextDestroy(gpu.context));
         refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeContextGetStatus(gpu.context));
     }
-    // The end of another context is not the end of this one.
+    // Destroying another context does not affect this one.
     let gpu = gpu();
     drop(Gpu::new());
     assert_eq!(default_context(), gpu.context);
     check!(zeContextGetStatus(gpu.context));
 }
 
-/// After a loss the default context is one of those that have to be destroyed before the device works
+/// After a loss the default context is one of those that must be destroyed before the device works
 /// again.
 #[test]
 fn a_lost_context_is_destroyed_and_made_anew() {
@@ -129,7 +130,7 @@ fn child_that_loses_it() {
     let gpu = gpu();
     let memory = gpu.host::<u32>(1);
     let list = gpu.immediate(0, true);
-    // Freed memory is unmapped, so to read it is a fault.
+    // Freed memory is unmapped, so a read of it is a fault.
     let nowhere = gpu.device_memory::<u32>(1 << 20).ptr().cast_const().cast();
     let (dst, waits) = (memory.ptr().cast(), ptr::null_mut());
     check!(zeCommandListAppendMemoryCopy(list.0, dst, nowhere, 4, NONE, 0, waits));

@@ -117,7 +117,7 @@ fn a_wrong_stype_is_refused() {
 #[test]
 fn a_forked_child_gets_errors_and_no_hang() {
     let gpu = ze::Gpu::new();
-    // The name is resolved before the fork: the child may only do what is safe after it.
+    // The function is looked up before the fork: the child may only make safe calls after it.
     let status = || call!(zeContextGetStatus(gpu.context));
     assert_eq!(status(), ze_result_t::ZE_RESULT_SUCCESS);
     // SAFETY: the child calls one function and ends without unwinding or running exit handlers.
@@ -163,7 +163,7 @@ fn init_drivers_answers_by_type() {
     for bad in [0, 1 << 12] {
         assert_eq!(ask(bad).0, ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION);
     }
-    // PoCL leaves the stype out; another structure's is refused.
+    // PoCL leaves the stype out; that of another structure is refused.
     let context = ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC;
     let invalid = ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT;
     for (stype, wanted) in [(ze_structure_type_t(0), success), (context, invalid)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that never end: what goes on beside them, and that the process can end.
+//! Kernels that never end: other work continues beside them, and the process can end.
 //!
 //! Each case needs a process of its own, since nothing ends the kernel there.
 
@@ -17,11 +17,11 @@ const KERNEL: &str = "
             ;
     }";
 
-/// Kernels that never end leave other lists their work, waits for them end in time, and the process
-/// ends when main returns.
+/// Kernels that never end do not block the work of other lists, waits for them end in time, and the
+/// process ends when main returns.
 #[test]
 fn endless_kernels_stop_neither_other_lists_nor_the_end_of_the_process() {
-    // Seconds; on a kernel that checks itself, emulated and beside others, two minutes.
+    // This takes seconds; on an emulated kernel with debug checks and beside other tests, two minutes.
     ze::in_child("child_with_endless_kernels", &[("TALLY_WORKERS", "2")]);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executions of record-and-replay graphs: what they wait for, and what waits for them. Quoted is the
+//! Executions of record-and-replay graphs: their waits, and the waits for them. Quotes are from the
 //! interface's reference.
 
 use std::ptr;
@@ -58,8 +58,8 @@ fn executions_wait_and_follow_each_other() {
     check!(zeModuleDestroy(module));
 }
 
-/// Copies from ordinary memory find what the process has there when the graph is appended, in pages that
-/// have replaced those of the capture and of earlier executions.
+/// Copies from ordinary memory read the process's memory at the time when the graph is appended, in
+/// pages that have replaced those of the capture and of earlier executions.
 #[test]
 fn ordinary_memory_is_what_it_is_at_each_execution() {
     let (gpu, page) = (Gpu::new(), Page::default());
@@ -79,7 +79,7 @@ fn ordinary_memory_is_what_it_is_at_each_execution() {
     let graph = end(&list);
     let (one, two) = (instantiate(&graph), instantiate(&graph));
     for round in 1..4 {
-        // SAFETY: the page is ours and writable, and nothing that was submitted still reads it.
+        // SAFETY: the page is ours and writable, and no submitted command still reads it.
         unsafe { page.fresh().write(round) };
         for graph in [&one, &two, &one] {
             memory.set(0, 0);
@@ -121,8 +121,8 @@ fn forks_wait_for_what_the_graph_waits_for() {
     }
 }
 
-/// The same, of one event that the graph waits for and then signals: each execution waits for the one
-/// before it, or for what has signalled the event outside.
+/// The same with one event that the graph waits for and then signals: each execution waits for the one
+/// before it, or for the command outside that has signalled the event.
 #[test]
 fn an_external_event_may_be_waited_for_and_signalled() {
     let gpu = Gpu::new();
@@ -232,7 +232,7 @@ fn random_graphs_keep_their_dependencies() {
         lists[0].wait(&last);
         let graph = end(&lists[0]);
         let executables = [instantiate(&graph), instantiate(&graph)];
-        // The events have to outlive the capture only.
+        // The events only have to outlive the capture.
         drop(events);
         for executable in executables.iter().cycle().take(6) {
             memory.fill_with(|i| i as u32);

@@ -81,7 +81,7 @@ fn whole_images_come_back_as_they_went() {
     assert_eq!(back, sent);
 }
 
-/// A regular list copies each time that it is executed, with what the memory holds then.
+/// A regular list copies at each execution, with the memory's contents at that time.
 #[test]
 fn recorded_copies_run_at_each_execution() {
     let gpu = Gpu::new();
@@ -133,8 +133,8 @@ fn regions_move_between_images() {
     }
 }
 
-/// Layers of 1D arrays are a region's y, those of 2D arrays its z; what an image has no dimension
-/// for is ignored.
+/// Layers of 1D arrays are a region's y, those of 2D arrays its z; dimensions that an image lacks are
+/// ignored.
 #[test]
 fn regions_name_layers() {
     let gpu = Gpu::new();
@@ -237,8 +237,8 @@ fn copies_wait_for_events_and_signal_them() {
     assert_eq!(back, [2; 16]);
 }
 
-/// The specification refuses no empty region, of memory or of an image: such a copy moves nothing,
-/// waits and signals.
+/// The specification does not refuse an empty region, of memory or of an image: such a copy moves
+/// nothing, waits and signals.
 #[test]
 fn copies_of_nothing_only_wait_and_signal() {
     let gpu = Gpu::new();
@@ -259,7 +259,7 @@ fn copies_of_nothing_only_wait_and_signal() {
     assert_eq!(back, [7; 16]);
 }
 
-/// An image that is destroyed behind its last append stays until the device is done with it.
+/// An image that is destroyed after its last append stays until the device is done with it.
 #[test]
 fn an_image_may_go_when_its_copies_are_submitted() {
     let gpu = Gpu::new();

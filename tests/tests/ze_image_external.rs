@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images as files, through the stock loader. Quoted is the core programming guide, "External Memory
-//! Import and Export", and the interface's reference.
+//! Images as files, through the stock loader. Quotes are from the core programming guide, "External
+//! Memory Import and Export", and the interface's reference.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -54,7 +54,7 @@ fn image(gpu: &Gpu, next: *const c_void) -> Image {
     Image(image)
 }
 
-/// The kinds of files that there are.
+/// The supported kinds of files.
 fn kinds() -> impl Iterator<Item = ze_external_memory_type_flags_t> {
     [FILE, DMA_BUF].into_iter().take(if ze::on_kernel_lane() { 2 } else { 1 })
 }
@@ -178,8 +178,8 @@ fn goes_out_and_comes_in(kind: ze_external_memory_type_flags_t) {
     assert_eq!(to.to_vec(), from.to_vec());
 }
 
-/// An image that was not made for it has no file; views, other kinds of files, numbers that are no file,
-/// files of something else and requests that contradict each other are refused.
+/// An image that was not created for export has no file; views, other kinds of files, numbers that are
+/// no file, files of something else and requests that contradict each other are refused.
 #[test]
 fn wrong_requests_are_refused() {
     let gpu = Gpu::new();

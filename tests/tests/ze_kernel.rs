@@ -38,7 +38,7 @@ impl Kernels {
 
 impl Drop for Kernels {
     fn drop(&mut self) {
-        // A failure is the test's to report.
+        // The test reports the failure.
         let _ = call!(zeModuleDestroy(self.module));
     }
 }
@@ -89,8 +89,8 @@ fn an_unknown_kernel_is_refused_by_name() {
     );
 }
 
-/// Values that are longer than their argument, and numbers that are shorter, are taken, as Intel's driver
-/// takes them; what is cut off and would be another value is not.
+/// Values that are longer than their argument, and numbers that are shorter, are accepted, as by
+/// Intel's driver; a value that would change when it is cut off is not.
 #[test]
 fn argument_sizes_are_taken_as_far_as_they_make_sense() {
     use ze_result_t as code;
@@ -126,7 +126,7 @@ fn null_is_the_value_of_a_pointer_or_of_bytes() {
     }
     let value = set(kernel, 2, 8, ptr::null());
     assert_eq!(value, code::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE);
-    // Nothing of a null pointer is read, so its size says nothing.
+    // The memory of a null pointer is not read, so its size is ignored.
     assert_eq!(set(kernel, 0, 4, ptr::null()), code::ZE_RESULT_SUCCESS);
 }
 
@@ -250,8 +250,8 @@ fn a_kernel_outlives_its_module_and_is_destroyed_once() {
     refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeKernelDestroy(kernel));
 }
 
-/// "If a specified scheduling hint is unsupported it will be silently ignored.": every hint is taken, the
-/// properties name the one that is true, and a bit without meaning is refused.
+/// "If a specified scheduling hint is unsupported it will be silently ignored.": every hint is
+/// accepted, the properties report the actual one, and a bit without meaning is refused.
 #[test]
 fn scheduling_hints_are_taken_or_ignored() {
     use ze_scheduling_hint_exp_flags_t as hint;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what a kernel sees of its launch: arguments, local memory, offsets, variables,
-//! constants.
+//! Tests a kernel's view of its launch: arguments, local memory, offsets, variables, constants.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -49,7 +48,7 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // A failure is the test's to report.
+        // The test reports the failure.
         let _ = call!(zeCommandListDestroy(self.list));
     }
 }
@@ -126,7 +125,7 @@ fn a_value_that_is_null_arrives_as_zeroes() {
     }
     runner.run(kernel, [1, 1, 1]);
     assert_eq!(out.to_vec(), [7.0, 0.5, -3.0, 2.5, 9.0], "the second launch adds nothing");
-    // A value that was never set may be null from the start.
+    // A value that was never set may be null.
     let fresh = runner.gpu.kernel(module, "take");
     check!(zeKernelSetGroupSize(fresh, 1, 1, 1));
     set_pointer(fresh, 0, &out);
@@ -137,7 +136,7 @@ fn a_value_that_is_null_arrives_as_zeroes() {
     assert_eq!(out.to_vec(), [7.0, 0.5, -3.0, 2.5, 9.0]);
 }
 
-/// The first bytes of a value that is longer than its argument arrive (oneMKL gives eight bytes for an
+/// The first bytes of a value that is longer than its argument arrive (oneMKL passes eight bytes for an
 /// int), and the lower bytes of a number that is shorter.
 #[test]
 fn values_of_other_sizes_arrive_as_far_as_they_fit() {
@@ -151,7 +150,7 @@ fn values_of_other_sizes_arrive_as_far_as_they_fit() {
     let kernel = runner.gpu.kernel(module, "take");
     let out = runner.gpu.host::<i64>(4);
     check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
-    // A pointer with more behind it.
+    // A pointer with more bytes behind it.
     set(kernel, 0, &[out.address(), u64::MAX]);
     set(kernel, 1, &(0x7777_7777_u64 << 32 | 0xffff_fffe));
     set(kernel, 2, &[-5_i8, 17, 17, 17]);
@@ -333,7 +332,7 @@ fn specialization_constants_are_read_at_their_own_width() {
     let runner = Runner::new();
     let spirv = ze::assemble(SPECIALIZED);
     let out = runner.gpu.host::<u64>(1);
-    // The narrow ones end where the next begins: reading more of them would be seen.
+    // The narrow ones end where the next one begins: a longer read would show.
     let (wide, narrow, flag) = (1_u64 << 33, [500_u16, 0xffff], [1_u8, 0xff]);
     let ids = [3_u32, 4, 5, 99];
     let mut values: [*const c_void; 4] = [
@@ -397,7 +396,7 @@ fn child_with_a_wild_pointer() {
     let mut context = ze_context_handle_t::NULL;
     let answer = call!(zeContextCreate(ze::driver(), &raw const desc, &raw mut context));
     assert_eq!(answer, code::ZE_RESULT_ERROR_DEVICE_LOST, "{}", ze::description());
-    // Kernel and module are left behind: only contexts count.
+    // Kernel and module are not destroyed: only contexts count.
     let device = runner.gpu.device;
     drop(runner);
     let answer = call!(zeContextCreate(ze::driver(), &raw const desc, &raw mut context));
@@ -407,7 +406,7 @@ fn child_with_a_wild_pointer() {
     check!(zeContextGetStatus(again.gpu.context));
 }
 
-/// Groups with barriers may have any size: where a row is not made of whole vectors, the last one has
+/// Groups with barriers may have any size: if a row does not consist of whole vectors, the last one has
 /// fewer items (compiler/README.md, "Widening").
 #[test]
 fn groups_of_any_size_wait_at_barriers() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that others have as a file, memory of the application's that it makes known, and what is
-//! asked for of atomics.
+//! Memory that is exported as a file, memory of the application that it registers, and queries about
+//! atomics.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -40,7 +40,7 @@ fn file_of(gpu: &Gpu, memory: *mut u32) -> OwnedFd {
     let none = ptr::null_mut();
     check!(zeMemGetAllocProperties(gpu.context, memory.cast(), &raw mut properties, none));
     assert!(export.fd >= 0);
-    // SAFETY: the driver has made the descriptor for this call.
+    // SAFETY: the driver has created the descriptor for this call.
     unsafe { OwnedFd::from_raw_fd(export.fd) }
 }
 
@@ -100,7 +100,7 @@ fn file_of_physical(gpu: &Gpu, memory: ze_physical_mem_handle_t) -> Option<Owned
     let next = (&raw mut export).cast();
     let mut properties = ze_physical_mem_properties_t { pNext: next, ..Default::default() };
     let result = call!(zePhysicalMemGetProperties(gpu.context, memory, &raw mut properties));
-    // SAFETY: the driver has made the descriptor for this call.
+    // SAFETY: the driver has created the descriptor for this call.
     (result == ze_result_t::ZE_RESULT_SUCCESS).then(|| unsafe { OwnedFd::from_raw_fd(export.fd) })
 }
 
@@ -124,7 +124,7 @@ fn physical_memory_goes_out_and_comes_in_as_a_file() {
     let access = ze_memory_access_attribute_t::ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE;
     check!(zeVirtualMemMap(gpu.context, at, size, first, 0, access));
     check!(zeVirtualMemMap(gpu.context, behind, size, second, 0, access));
-    // It is an allocation's as well.
+    // The file can be imported as an allocation as well.
     let third = imported(&gpu, size, fd).expect("its file");
     let (last, value) = (size / 4 - 1, 0x0bad_cafe);
     // SAFETY: all three are mapped for the host, `size` bytes each.

@@ -30,7 +30,7 @@ fn a_module_lists_its_kernels_and_imports_nothing() {
     check!(zeModuleGetKernelNames(module, &raw mut count, ptr::null_mut()));
     let mut names = vec![ptr::null::<c_char>(); count as usize];
     check!(zeModuleGetKernelNames(module, &raw mut count, names.as_mut_ptr()));
-    // SAFETY: the driver answers with strings that live as long as the module.
+    // SAFETY: the driver returns strings that live as long as the module.
     let mut names: Vec<_> = names.iter().map(|it| unsafe { CStr::from_ptr(*it) }).collect();
     names.sort();
     assert_eq!(names, [c"first", c"second"]);

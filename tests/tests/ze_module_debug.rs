@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! zetModuleGetDebugInfo through the stock loader. That the lines are right is a test of the
-//! compiler's (`compiler/tests/codegen/debug.rs`).
+//! zetModuleGetDebugInfo through the stock loader. The compiler's own test shows that the lines are
+//! right (`compiler/tests/codegen/debug.rs`).
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use tally_ze::*;
 const FORMAT: zet_module_debug_info_format_t =
     zet_module_debug_info_format_t::ZET_MODULE_DEBUG_INFO_FORMAT_ELF_DWARF;
 
-/// Stores 7 in a line that it names.
+/// Stores 7, with a line for the instruction.
 const SOURCE: &str = "
     OpCapability Kernel
     OpCapability Addresses
@@ -71,7 +71,7 @@ fn a_module_has_the_debug_information_that_it_was_built_with() {
     }
 }
 
-/// Native binaries keep it.
+/// Native binaries preserve it.
 #[test]
 fn a_native_binary_has_the_debug_information_of_its_module() {
     let gpu = Gpu::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Function pointers through the stock loader: taken in a kernel, or by the host with
-//! zeModuleGetFunctionPointer and given to one.
+//! zeModuleGetFunctionPointer and passed to a kernel.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -41,7 +41,7 @@ fn spirv_of(source: &str) -> Vec<u8> {
     spirv_from_with(source, &[&["-O1"], extensions.as_flattened()].concat())
 }
 
-/// Runs a kernel with a buffer and a value; what it writes for 32 work-items in groups of 16.
+/// Runs a kernel with a buffer and a value; returns its output for 32 work-items in groups of 16.
 fn run(gpu: &Gpu, module: ze_module_handle_t, name: &str, value: &[u8]) -> Vec<u32> {
     let out = gpu.host::<u32>(32);
     gpu.run(module, name, [2, 16], &[&out.address().to_ne_bytes(), value]);
@@ -72,7 +72,7 @@ fn the_host_gives_pointers_to_kernels() {
     check!(zeModuleDestroy(module));
 }
 
-/// Work-items of one vector may go different ways.
+/// Work-items of one vector may call different functions.
 #[test]
 fn kernels_choose_among_functions() {
     let gpu = Gpu::new();
@@ -85,8 +85,8 @@ fn kernels_choose_among_functions() {
     check!(zeModuleDestroy(module));
 }
 
-/// A kernel of one module calls functions of another through pointers once they are linked, and that
-/// other calls what the kernel's has.
+/// After linking, a kernel of one module calls functions of another through pointers, and the other
+/// module calls functions of the kernel's.
 #[test]
 fn pointers_mean_the_same_in_linked_modules() {
     let head = "

@@ -9,7 +9,7 @@ use tally_ze::*;
 const LEN: usize = 64;
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 
-/// Copies element 0 along the memory, one command an element.
+/// Copies element 0 along the memory, with one command per element.
 fn chain(list: &tally_tests::lists::List, memory: &Usm<u32>) {
     for i in 0..LEN - 1 {
         list.copy((memory, i + 1), (memory, i), 1, None, &[]);
@@ -35,7 +35,7 @@ fn an_in_order_immediate_list_keeps_its_order() {
     }
 }
 
-/// The same for a regular list, each time that it is executed.
+/// The same for a regular list, in each execution.
 #[test]
 fn an_in_order_regular_list_keeps_its_order_in_every_execution() {
     let gpu = Gpu::new();
@@ -90,7 +90,7 @@ fn a_list_that_waits_keeps_nobody_from_work() {
     assert_eq!(memory.get(LEN - 1), 1);
 }
 
-/// A parked list takes appends without blocking, beyond the size of any one ring.
+/// A parked list accepts appends without blocking, beyond the size of any one ring.
 #[test]
 fn appends_to_a_parked_list_do_not_block() {
     let gpu = Gpu::new();
@@ -171,7 +171,7 @@ fn a_synchronous_list_waits_in_its_appends() {
     }
 }
 
-/// zeDeviceSynchronize waits for everything, of queues, lists and what was destroyed.
+/// zeDeviceSynchronize waits for all work: of queues, of lists, and of destroyed ones.
 #[test]
 fn a_device_is_synchronized_as_a_whole() {
     let gpu = Gpu::new();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The driver against the model, on random programs, through the stock loader.
+//! The driver compared with the model, on random programs, through the stock loader.
 //!
-//! TALLY_PROGRAMS and TALLY_SEED choose how many programs and which. TALLY_RUNS is the number of times
-//! that each is run: a campaign rather tries more programs than one of them again. TALLY_PROGRESS names a file that
-//! holds the number of programs that are done, as a 64-bit integer: it tells a program that hangs from
-//! one that is slow, and which one of the seed it is.
+//! TALLY_PROGRAMS and TALLY_SEED set the number of programs and the first one. TALLY_RUNS is the number
+//! of times that each is run: a campaign prefers more programs to more runs of each. TALLY_PROGRESS
+//! names a file with the number of finished programs, as a 64-bit integer: it distinguishes a program
+//! that hangs from a slow one, and tells which one of the seed it is.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -28,7 +28,7 @@ fn agrees(program: &Program, runs: u32) -> Result<(), String> {
     let expected = model.expected().map_err(|refusal| refusal.to_string())?;
     for _ in 0..runs {
         run(program, &expected, &Driver::new()).map_err(|mismatch| {
-            // At once: while it is made smaller, a program may well hang in a synchronous append.
+            // Printed at once: while it is shrunk, a program may well hang in a synchronous append.
             FIRST.call_once(|| eprintln!("{mismatch}, before it is made smaller:\n{program}"));
             mismatch.to_string()
         })?;
@@ -36,7 +36,7 @@ fn agrees(program: &Program, runs: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// The driver does what the model expects of every valid program.
+/// The driver behaves as the model expects for every valid program.
 #[test]
 fn the_driver_agrees_with_the_model() {
     let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
@@ -45,7 +45,7 @@ fn the_driver_agrees_with_the_model() {
         .map(|file| File::create(file).expect("the file of TALLY_PROGRESS can be written"));
     let done = Cell::new(0_u64);
     let agrees = |program: &Program, runs| {
-        // While a failing program is made smaller, a run that passes by luck costs more.
+        // While a failing program is shrunk, a run that passes by luck costs more.
         let runs = if FIRST.is_completed() { runs } else { number("TALLY_RUNS", runs) };
         agrees(program, runs)?;
         done.set(done.get() + 1);

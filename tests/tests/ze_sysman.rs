@@ -10,7 +10,7 @@ use tally_tests::ze::{self, Gpu};
 use tally_tests::{check, refused};
 use tally_ze::*;
 
-/// Devices of system management. Initialised once: a process may do either, or both.
+/// Devices of system management. It is initialised once: a process may use either interface, or both.
 fn devices() -> Vec<zes_device_handle_t> {
     check!(zesInit(zes_init_flags_t::empty()));
     let (mut count, mut drivers) = (4, [zes_driver_handle_t::NULL; 4]);
@@ -104,7 +104,7 @@ fn it_can_be_used_without_the_core_interface() {
 fn without_zeinit() {
     let device = devices()[0];
     assert!(text(&properties(device).core.name).contains("Tally"));
-    // hwloc asks both interfaces, in this order.
+    // hwloc calls both interfaces, in this order.
     assert!(!ze::device().is_null());
 }
 
@@ -156,7 +156,7 @@ fn memory_that_is_allocated_is_not_free() {
     run("memory_state", &[]);
 }
 
-// In a process of its own: other tests allocate too.
+// In a process of its own, since other tests allocate too.
 #[test]
 #[ignore = "runs in a child process"]
 fn memory_state() {
@@ -333,7 +333,7 @@ fn lost() {
     assert!(state.reset.is_empty());
 }
 
-/// hwloc asks for facts with structures that it does not initialise.
+/// hwloc queries properties with structures that it does not initialise.
 #[test]
 fn structures_may_come_as_they_lie_in_memory() {
     let device = devices()[0];

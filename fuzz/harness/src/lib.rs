@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets: what each does with an input. Each function panics when a promise is broken; a
-//! crash or a hang is one as well.
+//! The fuzz targets. Each function takes an input and panics when its guarantee is violated; a crash or
+//! a hang is a violation as well.
 //!
-//! | target | input | promise |
+//!  target | input | guarantee |
 //! |---|---|---|
-//! | [`spirv`] | a SPIR-V module | it is refused with an error, or every stage up to code generation takes it |
+//! | [`spirv`] | a SPIR-V module | it is refused with an error, or every stage up to code generation accepts it |
 //! | [`packets`] | rings and recordings of one VM | the device runs them, parks or faults; nothing else of the process is touched |
-//! | [`calls`] | a sequence of Level Zero calls, right and wrong | every call answers with a result of its own, nothing is lost |
+//! | [`calls`] | a sequence of Level Zero calls, valid and invalid | every call returns a result of its own, nothing is lost |
 //!
-//! `scripts/fuzz` runs them with libFuzzer; `fuzz/README.md` tells more.
+//! `scripts/fuzz` runs them with libFuzzer; see `fuzz/README.md`.
 
 mod api;
 mod arena;

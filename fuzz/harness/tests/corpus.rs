@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tally_fuzz::TARGETS;
 
-/// Random inputs of each target.
+/// The number of random inputs of each target.
 const RANDOM: u64 = 3000;
 
 /// A number sequence that is the same on every run: Marsaglia's xorshift64.
@@ -35,7 +35,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|file| (file.clone(), fs::read(file).expect("it can be read"))).collect()
 }
 
-/// Bits, bytes and words of an input changed, moved or repeated.
+/// Changes, moves or repeats bits, bytes and words of an input.
 fn damage(random: &mut Random, input: &mut Vec<u8>) {
     for _ in 0..=random.next() % 4 {
         if input.len() < 8 {

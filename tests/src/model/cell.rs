@@ -51,7 +51,7 @@ impl Model {
         Ok(())
     }
 
-    /// A wait that was submitted before its signals finds them.
+    /// A wait that was submitted before its signals is ordered after them.
     pub(super) fn fulfil(&mut self, signals: &[Node], waiter: Node) -> Result<(), Refusal> {
         for &signal in signals {
             if signal == waiter || self.graph.possibly_before(signal).contains(waiter) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's side of the order: which steps must have returned before another one is called.
+//! The host's side of the order: the steps that must have returned before another one is called.
 
 use super::event::{Bound, CbState, Dependency, RecordingId};
 use super::shared::Shared;
@@ -7,12 +7,12 @@ use super::times::TimesOf;
 use super::{Event, EventState, Model, Recorded, Refusal};
 use crate::program::{Action, Command, EventId, EventKind, ListId, Object, Op};
 
-/// The use that a step makes of an object.
+/// How a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Many threads may do it at once.
+    /// Many threads may use it at once.
     Shared,
-    /// It changes what other calls on the object mean, so its place among them matters. "The
+    /// It changes the meaning of other calls on the object, so its place among them matters. "The
     /// application is responsible for ensuring that multiple Host threads do not access the same
     /// command list simultaneously", and a CB event is state of the host program.
     Exclusive,
@@ -36,8 +36,8 @@ pub struct HostOrder {
 }
 
 impl HostOrder {
-    /// Adds the next step; answers the earlier ones that must have returned, of its own thread
-    /// and of others.
+    /// Adds the next step; returns the earlier ones that must have returned, of its own thread and of
+    /// others.
     pub fn enter(&mut self, thread: usize, uses: &[(Object, Use)], join: bool) -> Vec<usize> {
         let step = self.steps;
         self.steps += 1;
@@ -146,8 +146,8 @@ impl Model {
         Ok(uses)
     }
 
-    /// The events, also those that are gone by now, by which other processes wait for the first execution
-    /// of a list's recording. Without that recording there is nothing that they could stand for.
+    /// The events, including destroyed ones, by which other processes wait for the first execution of a
+    /// list's recording. Without that recording they would refer to nothing.
     fn opened_of(&self, list: ListId) -> impl Iterator<Item = EventId> + '_ {
         let unexecuted = |id: &RecordingId| self.recordings[id.0].executions.is_empty();
         let recording = self.recording(list).ok().filter(unexecuted);
@@ -202,7 +202,7 @@ impl Model {
                 Dependency::CounterBased(state) => {
                     self.uses_of_state(EventState::CounterBased(*state), uses);
                 }
-                // It is the user's, whatever happens to the event.
+                // It belongs to the user, and stays after the event is destroyed.
                 Dependency::Word(_) => {}
                 Dependency::Opened(_) => {}
             }
@@ -210,7 +210,7 @@ impl Model {
         if let Some(TimesOf::Event(event)) = command.times {
             uses.push((Object::Event(event), Use::Shared));
         }
-        // Also of an event that was destroyed: an execution that came before would still touch it.
+        // This includes destroyed events: an earlier execution would still write to them.
         if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
         }
@@ -219,8 +219,8 @@ impl Model {
         }
     }
 
-    /// Writing a cell or word has a place in the order of its own; but whose times an event has depends
-    /// on which calls were before.
+    /// A write to a cell or word has an order of its own; but the timestamps of an event depend on
+    /// which calls were made before.
     fn use_of_write(&self, event: EventId) -> Use {
         match self.events.get(event.0).map(|event| event.kind) {
             Some(EventKind::RegularTimed) => Use::Exclusive,
@@ -228,8 +228,8 @@ impl Model {
         }
     }
 
-    /// Signalling a CB event replaces its state; a regular one is only a cell that is written, and
-    /// an aggregated one a word that is added to.
+    /// A signal of a CB event replaces its state; a signal of a regular one only writes a cell, and
+    /// that of an aggregated one adds to a word.
     fn use_of_signal(&self, event: &Event) -> Use {
         match event.kind {
             EventKind::RegularTimed => Use::Exclusive,
@@ -238,7 +238,7 @@ impl Model {
         }
     }
 
-    /// Binding an event of a recording depends on how often its list was executed so far.
+    /// The binding of a recording's event depends on the number of earlier executions of its list.
     fn uses_of_state(&self, state: EventState, uses: &mut Vec<(Object, Use)>) {
         if let EventState::CounterBased(CbState::Recorded { recording, .. }) = state {
             uses.push((Object::List(self.recordings[recording.0].list), Use::Shared));

@@ -5,7 +5,7 @@ use super::order::{Node, Work};
 use super::{Model, Refusal};
 use crate::program::{CELLS, Cell, Op, PLACES, initial_value};
 
-/// The use that a piece of work makes of a cell.
+/// How a piece of work uses a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// It reads it.
@@ -47,7 +47,7 @@ pub fn accesses(work: Work) -> impl Iterator<Item = (Cell, Access)> {
     first.into_iter().chain(second)
 }
 
-/// The value that a command gives its destination, from the values of destination and source.
+/// The value that a command writes to its destination, from the values of destination and source.
 #[must_use]
 pub fn result(op: Op, read: impl Fn(Cell) -> u32) -> Option<(Cell, u32)> {
     match op {
@@ -70,7 +70,7 @@ pub fn initial() -> Vec<u32> {
 }
 
 impl Model {
-    /// Lets a node, whose waits are known, do its work.
+    /// Sets the work of a node whose waits are known.
     pub(super) fn perform(&mut self, node: Node, work: Work) {
         self.graph.set_work(node, work);
         let before = self.graph.before(node);
@@ -85,8 +85,8 @@ impl Model {
         }
     }
 
-    /// Two accesses may still find their order as long as one of them comes after a wait whose
-    /// signal was not submitted yet.
+    /// Two accesses may still be ordered later as long as one of them comes after a wait whose signal
+    /// was not submitted yet.
     pub(super) fn check_races(&mut self) -> Result<(), Refusal> {
         let mut open = Vec::new();
         for &(cell, first, second) in &self.races {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lives of lists and events: creation, reset, destruction, and what exists now.
+//! The lifetimes of lists and events: creation, reset, destruction, and the existing objects.
 
 use super::event::{Bound, CbState, Dependency, EventCell, RecordingId};
 use super::order::Node;
@@ -80,7 +80,7 @@ impl Model {
     }
 
     /// "A command list can be copied to create another command list": the same commands with a counter
-    /// of their own. Events that it signals go on standing for the source until it is executed.
+    /// of their own. Events that it signals keep referring to the source until it is executed.
     pub(super) fn clone_list(&mut self, list: ListId, copy: ListId) -> Result<(), Refusal> {
         let source = self.recording(list)?;
         let Recording { closed, ref commands, .. } = *self.recordings[source.0];
@@ -113,7 +113,7 @@ impl Model {
     }
 
     /// "The IPC handle can be opened to create a new event object that points to the same counter
-    /// memory location/value": those of now, whatever becomes of the event.
+    /// memory location/value": the present ones, regardless of later changes of the event.
     pub(super) fn share(&mut self, event: EventId, opened: EventId) -> Result<(), Refusal> {
         let Event { kind: EventKind::CounterBased, state: EventState::CounterBased(state), .. } =
             *self.event(event)?
@@ -168,10 +168,10 @@ impl Model {
         }
     }
 
-    /// CB events: "No need to wait for completion before reusing/destroying", and what was
-    /// recorded with one stays (ERRATA). A regular event must be out of use.
+    /// CB events: "No need to wait for completion before reusing/destroying", and commands recorded
+    /// with one stay (ERRATA). A regular event must not be in use.
     pub(super) fn destroy_event(&mut self, event: EventId, now: Node) -> Result<(), Refusal> {
-        // A word stays the user's when its event is gone.
+        // A word stays the user's after its event is destroyed.
         if let EventState::Regular(cell) = self.event(event)?.state {
             let uses: Vec<Node> = self.cells[cell].uses().collect();
             self.must_be_complete(&uses, now)?;
@@ -191,7 +191,7 @@ impl Model {
     }
 }
 
-/// Names of what exists, for the generator.
+/// Names of the existing objects, for the generator.
 impl Model {
     /// The live lists.
     pub fn live_lists(&self) -> impl Iterator<Item = (ListId, ListDesc)> + '_ {
@@ -215,13 +215,13 @@ impl Model {
         self.fences.iter().enumerate().map(|(name, fence)| (FenceId(name), fence.queue))
     }
 
-    /// The numbers of lists and events that there ever were: the next names.
+    /// The numbers of lists and events that were ever created: the next names.
     #[must_use]
     pub fn next_names(&self) -> (ListId, EventId) {
         (ListId(self.lists.len()), EventId(self.events.len()))
     }
 
-    /// The list whose command a CB event stands for.
+    /// The list whose command a CB event refers to.
     #[must_use]
     pub fn signaller(&self, event: EventId) -> Option<ListId> {
         match self.event(event).ok()?.state {
@@ -234,7 +234,7 @@ impl Model {
         }
     }
 
-    /// The live CB events that live regular lists signal, whatever state they have now.
+    /// The live CB events that live regular lists signal, in any state.
     pub fn recorded_signals(&self) -> impl Iterator<Item = (EventId, ListId)> + '_ {
         let alive = self.recordings.iter().filter(|recording| recording.alive);
         let signals = alive.flat_map(|recording| {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The examples of the specification as fixed programs, and a [`Script`] to write more.
 //!
-//! Each program ends with everything waited for, so its memory can be compared.
+//! Each program waits for everything at its end, so its memory can be compared.
 
 use super::{
     Action, Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind,
     ListOrder, Object, Op, Program, QueueId, Step,
 };
 
-/// Writes a program by hand: gives names in order, one method for each common call.
+/// Writes a program by hand: assigns names in order, with one method for each common call.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     program: Program,
@@ -25,7 +25,7 @@ impl Script {
         Script::default()
     }
 
-    /// Any action, by thread 0; answers the number of the step.
+    /// Any action, by thread 0; returns the number of the step.
     pub fn step(&mut self, action: Action) -> usize {
         self.program.steps.push(Step { thread: 0, action });
         self.program.steps.len() - 1
@@ -83,15 +83,15 @@ impl Script {
         self.step(Action::Append(list, Command { op, waits: waits.to_vec(), signal }));
     }
 
-    /// Makes a list wait for a regular event that the host signals later: nothing behind it in
-    /// the list can start before, on any device, however fast. Answers the event.
+    /// Makes a list wait for a regular event that the host signals later: no later command of the list
+    /// can start before, on a device of any speed. Returns the event.
     pub fn hold(&mut self, list: ListId) -> EventId {
         let gate = self.event(EventKind::Regular);
         self.append(list, Op::WaitOnEvents, &[gate], None);
         gate
     }
 
-    /// Lets a list go on that was held.
+    /// Releases a list that was held.
     pub fn release(&mut self, gate: EventId) {
         self.step(Action::HostSignal(gate));
     }
@@ -111,7 +111,7 @@ impl Script {
         self.step(Action::Synchronize(object));
     }
 
-    /// Asks about an object; answers the number of the step.
+    /// Queries an object; returns the number of the step.
     pub fn query(&mut self, object: Object) -> usize {
         self.step(Action::Query(object))
     }
@@ -135,20 +135,20 @@ pub fn copy(dst: usize, src: usize) -> Op {
     Op::Copy { dst: Cell(dst), src: Cell(src) }
 }
 
-/// A program, and the steps in it that a test looks at.
+/// A program, and the steps in it that a test checks.
 #[derive(Clone, Debug)]
 pub struct Example {
     /// The program.
     pub program: Program,
-    /// Queries, by what they show.
+    /// Queries, by the behaviour that they show.
     pub queries: Vec<(&'static str, usize)>,
 }
 
 /// "reuse without waiting/reset": the first example of counter-based-events.
 ///
-/// List 1 is held, so that it is certain which state of the event each wait is bound to: list 2
-/// waits for list 1, the host, later, for list 3, which does not need list 1. The event is
-/// destroyed while list 2 still waits.
+/// List 1 is held, so that the state of the event to which each wait is bound is certain: list 2 waits
+/// for list 1; the host, later, for list 3, which does not depend on list 1. The event is destroyed
+/// while list 2 still waits.
 #[must_use]
 pub fn event_reused_without_reset() -> Example {
     let mut script = Script::new();

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes away whatever a failing program does not need: objects, steps, waits, threads.
+//! Removes everything from a failing program that it does not need: objects, steps, waits, threads.
 //!
 //! Shrinking by intents, which proptest does, leaves steps behind: without an intent, all later ones
-//! mean something else. This works on the steps themselves and keeps to what the model accepts.
+//! mean something else. This works on the steps themselves and only makes programs that the model
+//! accepts.
 
 use super::{Action, Command, EventId, FenceId, ListId, Object, Op, Program, QueueId, Step};
 use crate::model::Model;
 use std::time::{Duration, Instant};
 
-/// A valid program, hardly larger than necessary, for which `fails` still gives a reason; and
-/// that reason, as far as it is found in the given time. The program must fail for the reason.
+/// A valid program, hardly larger than necessary, for which `fails` still returns a reason; and that
+/// reason, as far as it is found within the time limit. The given program must fail.
 pub fn minimise(
     program: Program,
     reason: String,
@@ -95,7 +96,7 @@ impl<F: Fn(&Program) -> Option<String>> Search<F> {
     }
 }
 
-/// The same call with one detail less.
+/// The same call with one detail removed.
 fn simpler(action: &Action) -> Vec<Action> {
     match action {
         Action::Append(list, command) => {
@@ -165,8 +166,8 @@ fn created(step: &Step) -> Option<Name> {
     }
 }
 
-/// The step without an object that never exists: later objects move up one name, and calls that
-/// are about the object alone are gone.
+/// The step without an object that is never created: later objects get the previous name, and calls
+/// that are about the object alone are removed.
 fn without(step: &Step, gone: Name) -> Option<Step> {
     let list = |list: ListId| match gone {
         Name::List(gone) => moved(list.0, gone).map(ListId),

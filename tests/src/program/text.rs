@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The textual form of programs: one line per step, for people who read a failing case.
+//! The textual form of programs: one line per step, for readers of a failing case.
 
 use super::{
     Action, Command, Engine, EventId, EventKind, ListDesc, ListKind, ListOrder, Object, Op,

@@ -54,7 +54,7 @@ impl State {
         Ok(())
     }
 
-    /// A command of a copy: waits for the source's own commands are met by the order, as there.
+    /// A command of a copy: waits for the source's own commands are met by the order, as in the source.
     fn adopt(
         &mut self,
         command: &mut RecordedCommand,
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// The pair as it is now.
+    /// The present pair.
     pub(super) fn share(&mut self, event: EventId, opened: EventId) -> Answered<()> {
         let pair = match self.events[event.0] {
             Event::CounterBased(pair) if !self.faulty(Fault::OpenedIsMet) => self.bind(pair),
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// The slot that a command reads, and the place to which it goes.
+    /// The slot that a command reads, and the place to which it writes.
     pub(super) fn reads(&self, op: Op) -> Option<(usize, usize)> {
         let Op::QueryTimes { event, place } = op else { return None };
         self.timestamps[event.0].1.map(|slot| (slot, place))

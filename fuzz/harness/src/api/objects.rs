@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that make, end and ask about objects.
+//! Calls that create, destroy and query objects.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,7 +10,7 @@ use tally_ze::*;
 use super::{MANY, MEMORY, MOMENT, World, call};
 
 impl World {
-    /// The least that appends need: a pool with its events, and two allocations.
+    /// The minimum that appends need: a pool with its events, and two allocations.
     pub(super) fn new(device: ze_device_handle_t, context: ze_context_handle_t) -> Self {
         let ok = ze_result_t::ZE_RESULT_SUCCESS;
         let desc = ze_event_pool_desc_t {
@@ -133,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    /// Destroys something, or does so again.
+    /// Destroys an object, possibly for the second time.
     pub(super) fn end_one(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let ok = ze_result_t::ZE_RESULT_SUCCESS;
         match u.arbitrary::<u8>()? % 5 {
@@ -152,7 +152,7 @@ impl World {
             }
             2 => {
                 let queue = self.queue(u)?;
-                // Fences go before their queue.
+                // Fences are destroyed before their queue.
                 if self.fences.is_empty() && call!(zeCommandQueueDestroy(queue)) == ok {
                     self.destroyed = true;
                     self.queues.retain(|it| it.0 != queue.0);
@@ -174,7 +174,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits a moment, or looks.
+    /// Waits briefly, or polls.
     pub(super) fn look(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let timeout = if u.arbitrary::<u8>()? < 128 { 0 } else { MOMENT };
         match u.arbitrary::<u8>()? % 8 {
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks for properties.
+    /// Queries properties.
     pub(super) fn ask(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         match u.arbitrary::<u8>()? % 6 {
             0 => {
@@ -213,7 +213,7 @@ impl World {
             4 => {
                 let mut properties = ze_memory_allocation_properties_t::default();
                 let mut device = ze_device_handle_t::NULL;
-                // Any address may be asked for.
+                // Any address may be queried.
                 let at: *const c_void =
                     ptr::with_exposed_provenance(u.arbitrary::<u64>()? as usize);
                 let (context, out) = (self.context, &raw mut properties);

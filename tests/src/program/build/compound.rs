@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intents that are more than one call, or that need objects of several kinds.
+//! Intents that need more than one call, or objects of several kinds.
 
 use super::{
     Builder, Intent, MAX_EVENTS, MAX_INCREMENTS, MAX_LISTS, MAX_QUEUES, cell_of, pick, pick_or_new,
@@ -26,7 +26,7 @@ impl Builder {
         self.take_or_wait(thread, Action::Execute { queue, lists, fence })
     }
 
-    /// Two intents in one, since they seldom meet by chance.
+    /// Two intents in one, since they seldom occur together by chance.
     pub(super) fn follow(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         let events: Vec<_> = self.model.recorded_signals().collect();
         let &(event, list) = pick(&events, intent.object)?;
@@ -59,7 +59,7 @@ impl Builder {
         self.try_append(thread, reader, Command { op, waits: vec![event], signal: None })
     }
 
-    /// Several intents in one, since they seldom meet by chance.
+    /// Several intents in one, since they seldom occur together by chance.
     pub(super) fn rearm(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         if self.model.live_lists().count() >= MAX_LISTS {
             return None;
@@ -129,7 +129,7 @@ impl Builder {
             }
         };
         let [first, second] = intent.waits;
-        // There is one wait event at most: what chooses a second one elsewhere chooses the signal event.
+        // There is at most one wait event: the selector of a second one selects the signal event here.
         let waits = match first {
             Some(selector) => vec![self.any_event(thread, selector)?.0],
             None => Vec::new(),
@@ -141,7 +141,7 @@ impl Builder {
         let last = lists.last().copied();
         self.take_or_wait(thread, Action::AppendLists { list, lists, waits, signal })?;
         if let (ListOrder::OutOfOrder, Some(event), Some(last)) = (order, signal, last) {
-            // Without an order, the event alone says that the lists are complete.
+            // Without an order, only the event tells that the lists are complete.
             let mut next = self.clone();
             let waited = next.take(thread, Action::Synchronize(Object::Event(event)));
             if waited.and_then(|()| next.take(thread, Action::Read(cell_of(last)))).is_some() {
@@ -179,7 +179,7 @@ impl Builder {
         Some(())
     }
 
-    /// An event is shared, and often signalled anew before anybody asks what the handle stands for.
+    /// Shares an event, and often signals it again before the handle is used.
     pub(super) fn share(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         let all: Vec<_> = self.model.live_events().collect();
         if all.len() >= MAX_EVENTS {
@@ -202,13 +202,13 @@ impl Builder {
         self.take(thread, Action::Query(Object::Event(opened)))
     }
 
-    /// The times of an event, asked for by the host.
+    /// Queries the times of an event on the host.
     pub(super) fn times(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         let event = self.timed_event(intent.object)?;
         self.take(thread, Action::Times(event))
     }
 
-    /// The same by a list, behind the command that they are of.
+    /// Queries the times in a list, behind the command to which they belong.
     pub(super) fn query_times(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         let place = self.places;
         if place >= PLACES {
@@ -218,7 +218,7 @@ impl Builder {
             Some(event) if intent.detail & 3 != 3 => event,
             _ => {
                 let list = self.list(thread, intent)?;
-                // Out-of-order lists signal no other.
+                // Out-of-order lists can signal only regular events.
                 let regular = intent.place & 1 == 1 || list.1.order == ListOrder::OutOfOrder;
                 let kind = if regular { EventKind::RegularTimed } else { EventKind::Timed };
                 let event = self.new_event(thread, kind)?;
