@@ -240,7 +240,7 @@ impl Model {
     /// The state after one more step.
     ///
     /// # Errors
-    /// Why a program with this step would be invalid.
+    /// The reason why a program with this step would be invalid.
     pub fn apply(&self, step: &Step) -> Result<Model, Refusal> {
         let mut next = self.clone();
         next.take(step)?;

@@ -2,7 +2,7 @@
 //! The fuzz targets. Each function takes an input and panics when its guarantee is violated; a crash or
 //! a hang is a violation as well.
 //!
-//!  target | input | guarantee |
+//! | target | input | guarantee |
 //! |---|---|---|
 //! | [`spirv`] | a SPIR-V module | it is refused with an error, or every stage up to code generation accepts it |
 //! | [`packets`] | rings and recordings of one VM | the device runs them, parks or faults; nothing else of the process is touched |

@@ -7,7 +7,7 @@ use super::times::TimesOf;
 use super::{Event, EventState, Model, Recorded, Refusal};
 use crate::program::{Action, Command, EventId, EventKind, ListId, Object, Op};
 
-/// How a step uses an object.
+/// The way in which a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Many threads may use it at once.

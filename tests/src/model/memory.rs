@@ -5,7 +5,7 @@ use super::order::{Node, Work};
 use super::{Model, Refusal};
 use crate::program::{CELLS, Cell, Op, PLACES, initial_value};
 
-/// How a piece of work uses a cell.
+/// The way in which a piece of work uses a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// It reads it.
