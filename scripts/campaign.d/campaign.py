@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Runs Tally's tests on a machine with many cores, from a folder that scripts/campaign has made.
 
-A program hangs if it makes no progress for a minute. Its seed, its output and, where a debugger is there,
-the stacks of its threads are then kept, and the campaign goes on. The status is 0 if nothing hung, differed
+A program hangs if it makes no progress for a minute. Its seed, its output and, if there is a debugger,
+the stacks of its threads are then kept, and the campaign continues. The status is 0 if nothing hung, differed
 or failed.
 """
 
@@ -57,7 +57,7 @@ def version(name):
 
 
 def environment(loader_folder):
-    """The environment of all programs: the pack's libraries, and SPIR-V that was recorded."""
+    """The environment of all programs: the pack's libraries, and the recorded SPIR-V."""
     libraries = [loader_folder, HERE / "lib", os.environ.get("LD_LIBRARY_PATH")]
     return os.environ | {
         "LD_LIBRARY_PATH": ":".join(str(it) for it in libraries if it),
@@ -72,7 +72,7 @@ def environment(loader_folder):
 
 
 class Kept:
-    """What is worth a look afterwards: outputs and stacks, in a folder that is made when it is needed."""
+    """Outputs and stacks for later inspection, in a folder that is created when it is needed."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -96,7 +96,7 @@ class Child:
                 start_new_session=True)
 
     def look(self, signs):
-        """Notes signs of life; answers for how many seconds there was none that is new."""
+        """Records signs of life; returns the number of seconds since the last new one."""
         if signs != self.signs:
             self.signs, self.moved = signs, time.monotonic()
         return time.monotonic() - self.moved
@@ -112,7 +112,7 @@ class Child:
         return self.log.read_text(errors="replace")
 
     def keep(self, kept, what):
-        """Keeps the output, and the stacks of a program that still runs; answers where."""
+        """Keeps the output, and the stacks of a program that still runs; returns the place."""
         file = kept.file(f"{self.name}.{what}.txt")
         shutil.copyfile(self.log, file)
         debugger = shutil.which("cuda-gdb") or shutil.which("gdb")
@@ -147,7 +147,7 @@ def session(leader):
 
 
 class Counts:
-    """What a campaign found, and where it lies."""
+    """The findings of a campaign, and their place."""
 
     def __init__(self):
         self.hangs, self.differences, self.failures = [], [], []
@@ -206,7 +206,7 @@ class Random:
         return line
 
     def look(self, seed, ending):
-        """One process: whether it has ended, hangs, or may be ended since the time is over."""
+        """One process: whether it has ended, hangs, or may be ended because the time is over."""
         child = self.running[seed]
         status = child.process.poll()
         silent = child.look(self.programs_of(seed))
@@ -259,7 +259,7 @@ class Tests:
             self.watch()
 
     def watch(self):
-        """Takes the programs and the driver that ThreadSanitizer watches."""
+        """Uses the programs and the driver built with ThreadSanitizer."""
         folder = HERE / "tsan"
         if not folder.is_dir():
             sys.exit("campaign: the pack was made without --with-tsan")
@@ -356,7 +356,7 @@ class Bench:
         return shlex.join([str(BENCH / "kernels-bare"), str(code)])
 
     def tuning(self):
-        """What each mechanism of the device gains."""
+        """Measures the gain of each mechanism of the device."""
         drivers = BENCH / "mechanisms"
         if not drivers.is_dir():
             sys.exit("campaign: the pack was made without --with-tuning")

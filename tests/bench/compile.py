@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Compares what programs pay until a kernel has run for the first time. Usage: compile.py NAME=COMMAND...
+"""Compares the cost for programs until a kernel has run for the first time. Usage: compile.py NAME=COMMAND...
 
-The first is measured against each of the others. Commands are as for kernels.py. Each time a program
-starts anew, loads the module and runs one kernel, or all. Prints medians of interleaved runs: wall
+The first program is compared with each of the others. Commands are the same as for kernels.py. Each time a program
+is started again, loads the module and runs one kernel, or all. Prints medians of interleaved runs: wall
 time from the start to the last result, processor time and peak memory of the program and of the
 processes that it has started.
 """
@@ -25,7 +25,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def processes(mark):
-    """The folders in /proc of the processes that have a word in their environment."""
+    """The folders in /proc of the processes whose environment contains a word."""
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Takes SYCL modules out of a wheel of dpnp. Usage: dpnp.py WHEEL FOLDER
+"""Extracts SYCL modules from a wheel of dpnp. Usage: dpnp.py WHEEL FOLDER
 
-Of all different modules with a kernel, in the order of their sizes and then of their bytes, those at the
-following hundredths.
+All different modules with a kernel are sorted by their sizes and then by their bytes; those at the
+following hundredths are extracted.
 """
 
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Compares how long programs wait for first launches. Usage: first.py FOLDER NAME=COMMAND...
+"""Compares the time that programs wait for first launches. Usage: first.py FOLDER NAME=COMMAND...
 
-Commands are as for kernels.py; each time a program starts anew. FOLDER holds modules NAME.spv: of each,
+Commands are the same as for kernels.py; each time a program is started again. FOLDER has modules NAME.spv: of each,
 one group of every kernel is launched, in turn. Programs with a cache on disk are measured without it,
 or with an empty one, and with one that such a run has filled. Prints medians of interleaved runs:
 milliseconds from before the module's creation until that was done, until the first kernel had run, and
@@ -33,7 +33,7 @@ CACHES = {"Tally": "TALLY_CACHE_DIR", "PoCL": "POCL_CACHE_DIR"}
 
 
 def run(words, env, module, lines):
-    """Milliseconds until the module is made, until the first and the last kernel has run, of processor
+    """Milliseconds until the module is created, until the first and the last kernel has run, of processor
     time, and MiB; or None if the program fails."""
     # A driver's helper processes need not be its children, but have its environment.
     env = env | {"BENCH_RUN": uuid.uuid4().hex}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Makes a table of what host.c and host_cl.c printed.
+"""Makes a table of the output of host.c and host_cl.c.
 
-Usage: host.py NAME=FILE... Each file holds lines of name, wall time and processor time in ns, and what a loop
-without calls took beside that (cost.h); an empty or missing file is a peer that could not be measured. The
+Usage: host.py NAME=FILE... Each file has lines of name, wall time and processor time in ns, and the time of a loop
+without calls beside that (cost.h); an empty or missing file is a peer that could not be measured. The
 first column is Tally."""
 
 import statistics
@@ -76,7 +76,7 @@ def verdict(key, budget, columns):
 
 
 def undisturbed(columns):
-    """The same columns, of repeats only during which the program had its core to itself."""
+    """The same columns, only with repeats during which the program had its core to itself."""
     every = [times[2] for _, samples in columns for repeats in samples.values() for times in repeats]
     longest = UNDISTURBED * min(every, default=0)
     return [

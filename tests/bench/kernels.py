@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Compares programs that run the same kernels. Usage: kernels.py NAME=COMMAND... [KERNEL...]
 
-The first is measured against each of the others, with all kernels or with those that are named. A command is one of the programs that
-`scripts/bench kernels` builds, with its arguments; assignments in front of it go to its environment.
+The first is compared with each of the others, with all kernels or with those that are named. A command is one of the
+programs that `scripts/bench kernels` builds, with its arguments; assignments in front of it set its environment.
 Prints medians of interleaved runs in microseconds of wall and of processor time, all ratios, and for each
 ratio of wall times the lower bound that the median of its pairs has with a confidence of 95 %.
 """
@@ -97,7 +97,7 @@ def medians(runs):
 
 
 def lower_bound(ratios):
-    """The median's lower bound by the sign test, two-sided: 95 % and a little more."""
+    """The median's lower bound by the two-sided sign test, with a confidence of slightly more than 95 %."""
     ratios, below, chance = sorted(ratios), 0, 0.0
     while (chance := chance + math.comb(len(ratios), below) / 2 ** len(ratios)) <= 0.025:
         below += 1
@@ -109,7 +109,7 @@ def mean(ratios):
 
 
 class Against:
-    """How the first program does against another."""
+    """The comparison of the first program with another."""
 
     WHAT = ("wall", "processor time")
 

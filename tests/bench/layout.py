@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How many names of a linker script are those of no function.
+"""Counts the names in a linker script that no function has.
 
-Usage: layout.py SCRIPT LIBRARY. The linker says nothing when a function that the script places has another
-name by now. A few may be gone, since what a compiler inlines differs; more fail.
+Usage: layout.py SCRIPT LIBRARY. The linker does not report that a function placed by the script has been
+renamed. A few may be missing, since compilers inline different functions; more are a failure.
 """
 
 import fnmatch

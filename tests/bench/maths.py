@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Compares how fast and how exact mathematical functions are. Usage: maths.py NAME=COMMAND... [FUNCTION...]
+"""Compares the speed and the accuracy of mathematical functions. Usage: maths.py NAME=COMMAND... [FUNCTION...]
 
-The first program is measured against each of the others. A command is a build of tests/bench/maths.c with
-its module. Prints for floats and doubles the processor time of a value in nanoseconds, the least of
+The first program is compared with each of the others. A command is a build of tests/bench/maths.c with
+its module. Prints for floats and doubles the processor time of a value in nanoseconds, as the minimum of
 interleaved runs, and the worst error in units of the last place (ulp).
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What benchmarks need to know of SPIR-V: where modules lie in a file, and what kernels take."""
+"""A reader of SPIR-V for benchmarks: finds the modules in a file, and the arguments of kernels."""
 
 import struct
 
@@ -17,7 +17,7 @@ STORAGE_WORKGROUP, STORAGE_FUNCTION = 4, 7
 
 
 def instructions(module):
-    """The opcode and the operands of each instruction, as long as there are whole ones."""
+    """The opcode and the operands of each instruction, up to the first incomplete one."""
     at = HEADER
     while at + 4 <= len(module):
         opcode, count = struct.unpack_from("<HH", module, at)
@@ -28,7 +28,7 @@ def instructions(module):
 
 
 def modules(data):
-    """The modules with a kernel that lie somewhere in `data`."""
+    """The modules with a kernel anywhere in `data`."""
     at = data.find(MAGIC)
     while at >= 0:
         next_ = data.find(MAGIC, at + 4)
@@ -86,7 +86,7 @@ class Types:
         raise ValueError(f"a kernel takes a type of opcode {opcode}")
 
     def pointers(self, type_, at=0):
-        """Where in a value of a type there are pointers."""
+        """The offsets of pointers in a value of a type."""
         opcode, operands = self.types[type_]
         if opcode == OP_TYPE_POINTER:
             yield at

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How operations scale with threads. Usage: threads.py [--seconds S] [--cores N] [--only NAME] NAME=COMMAND...
+"""Measures how operations scale with threads. Usage: threads.py [--seconds S] [--cores N] [--only NAME] NAME=COMMAND...
 
-A command is a program that `scripts/bench threads` builds, with its arguments; assignments in front of it go to
+A command is a program that `scripts/bench threads` builds, with its arguments; assignments in front of it set
 its environment. Each operation runs for S seconds in 1, 2, 4 ... N threads of one process and in as many
-processes, all in turn, five times. Prints medians, and how threads scale beside processes:
+processes, all in turn, five times. Prints medians, and how threads scale in comparison with processes:
 (threads' rate at N / at 1) / (processes' rate at N / at 1).
 """
 
@@ -56,7 +56,7 @@ class Hung(Exception):
 
 
 class Program:
-    """A process that measures what it is asked for, line by line."""
+    """A process that makes the requested measurements, line by line."""
 
     def __init__(self, command):
         words, environment = shlex.split(command), dict(os.environ)
@@ -88,7 +88,7 @@ class Program:
 
 
 def measure(programs, operation, threads, seconds):
-    """The same from all programs at once: the sum of their rates, and what one operation costs."""
+    """The same from all programs at once: the sum of their rates, and the cost of one operation."""
     start = time.monotonic_ns() + LEAD * 1e9
     for program in programs:
         program.ask(operation, threads, int(start), seconds)
@@ -124,7 +124,7 @@ class Samples:
         return rate["threads"] / rate["processes"]
 
     def scalings(self, count):
-        """The same of each round."""
+        """The same for each round."""
         rates = zip(*(self.of[kind][number] for kind in self.of for number in (count, 1)))
         return [tn[0] / t1[0] / (pn[0] / p1[0]) for tn, t1, pn, p1 in rates]
 

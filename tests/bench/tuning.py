@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What each mechanism of device/src/tuning.rs gains. Usage: tuning.py [OPTION]... FOLDER THREADS KERNELS
+"""Measures the gain of each mechanism of device/src/tuning.rs. Usage: tuning.py [OPTION]... FOLDER THREADS KERNELS
 
 FOLDER has a driver NAME.so for each mechanism, in which it is switched off, and all.so, in which all are on.
 THREADS and KERNELS are the commands of the programs that `scripts/bench tuning` builds. All drivers do the same
-in turn, five times. A row tells how much longer an operation takes without the mechanism, as the median over the
+in turn, five times. A row shows how much longer an operation takes without the mechanism, as the median over the
 rounds, in per cent: in one thread, and in as many as there are cores; then processor time likewise.
 """
 
@@ -68,7 +68,7 @@ def measure_kernels(drivers, words):
 
 
 def gain(own, base, which):
-    """How much more than the base, in per cent, as the median over the rounds."""
+    """The increase over the base, in per cent, as the median over the rounds."""
     return 100 * (statistics.median(a[which] / b[which] for a, b in zip(own, base)) - 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""SYCL through dpctl, as an application that has never heard of Tally would use it.
+"""Uses SYCL through dpctl, like an application that does not know Tally.
 
 usage: dpctl_client.py FOLDER      FOLDER holds the SPIR-V of tests/kernels
 
@@ -145,7 +145,7 @@ def atomics(c):
 
 
 def chain(c, queue, explicit, links=300):
-    """x = x * factor + term over and over: any two steps in another order give another result."""
+    """x = x * factor + term repeatedly: any two steps in another order give another result."""
     n = 1000
     expected = np.arange(n, dtype=np.uint32)
     on_data = filled(usm.MemoryUSMDevice, queue, expected)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""dpnp's own tests, file by file, unattended: `scripts/clients dpnp` starts this.
+"""Runs dpnp's own tests, file by file, unattended. `scripts/clients dpnp` starts this.
 
-Each file is one pytest in a process of its own. It writes each result at once, so a run that is
-stopped goes on where it was: tests with a result are not run again, and the one during which the process
-died or hung has "died" or "timed out" as its result. The results of a device lie in FOLDER/DEVICE, a file
+Each file is run by pytest in a process of its own. It writes each result at once, so an interrupted run
+continues where it was: tests with a result are not run again, and the one during which the process
+died or hung has "died" or "timed out" as its result. The results of a device are in FOLDER/DEVICE, a file
 of tab-separated lines for each test file.
 """
 
@@ -34,12 +34,12 @@ def read(path):
 
 
 def key(test):
-    """A test's name as a file of results has it: pytest puts values into names, line breaks and all."""
+    """A test's name in a file of results: pytest puts values into names, including line breaks."""
     return " ".join(test.split())
 
 
 class Recorder:
-    """pytest's side: chooses tests, and writes down what becomes of them."""
+    """The part within pytest: selects tests, and records their results."""
 
     def __init__(self, path, sample, seed):
         self.path, self.sample, self.seed = path, sample, seed
@@ -87,7 +87,7 @@ class Recorder:
 
 
 def run_file(arguments):
-    """In the process of one file: runs it. dpnp is imported by pytest alone, after its options."""
+    """Runs one file, in its process. Only pytest imports dpnp, after its options."""
     global pytest
     import pytest
 
@@ -100,7 +100,7 @@ def run_file(arguments):
 
 
 def watch(command, path, limit):
-    """Runs one file's process to its end; whether it ended by itself, having run all."""
+    """Runs one file's process to its end; returns whether it ended by itself and ran all tests."""
     log = path.with_suffix(".log").open("ab")
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     size, since = -1, time.monotonic()
@@ -122,7 +122,7 @@ def watch(command, path, limit):
 
 
 def end_running(path, result, reason):
-    """Gives the test that was running its result. Without one the tests could not even be listed."""
+    """Records the result of the test that was running. If there was none, the tests could not even be listed."""
     running = [test for test, (known, _) in read(path).items() if not known]
     if not running:
         with path.open("a") as out:

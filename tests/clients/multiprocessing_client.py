@@ -5,7 +5,7 @@
 usage: multiprocessing_client.py before|after|spawn
 
   before  the parent has not used the driver when it forks: the children can
-  after   the parent has used it: a forked child gets errors, and the parent goes on
+  after   the parent has used it: a forked child gets errors, and the parent continues
   spawn   the parent has used it: a spawned child starts afresh and can
 """
 
@@ -33,7 +33,7 @@ def struct(stype, *fields):
 
 
 def call(name, *arguments):
-    """The result of a Level Zero function; every pointer and handle comes as what ctypes takes."""
+    """The result of a Level Zero function; every pointer and handle is passed in a form that ctypes accepts."""
     loader = ctypes.CDLL("libze_loader.so.1")
     function = getattr(loader, name)
     function.restype = c_uint32
@@ -47,7 +47,7 @@ def check(name, *arguments):
 
 
 def work(byte):
-    """Fills memory on the device and looks at it; answers the first wrong element, or None."""
+    """Fills memory on the device and checks it; returns the first wrong element, or None."""
     check("zeInit", c_uint32(0))
     driver, device, context, events = c_void_p(), c_void_p(), c_void_p(), c_void_p()
     check("zeDriverGet", byref(c_uint32(1)), byref(driver))
@@ -83,7 +83,7 @@ def work(byte):
 
 
 def refused(_):
-    """What a forked child of a process that has used the driver gets."""
+    """The results in a forked child of a process that has used the driver."""
     count = c_uint32(1)
     return call("zeInit", c_uint32(0)), call("zeDriverGet", byref(count), byref(c_void_p()))
 

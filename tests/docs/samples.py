@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Builds and runs the programs of docs/first-programs.md as they are there.
+"""Builds and runs the programs of docs/first-programs.md unchanged.
 
 usage: samples.py TALLY_RUN [SYCL]
 
-TALLY_RUN is the program; SYCL an environment of Python with dpctl, which takes the place of the one that the
-page makes. Without it the programs that need SYCL are skipped. Prints a line per program.
+TALLY_RUN is the program; SYCL is an environment of Python with dpctl, which replaces the one that the
+page creates. Without it the programs that need SYCL are skipped. Prints a line per program.
 
-In the page, `<!-- file: NAME -->` comes before what a file holds, `<!-- run: NAME -->` before its commands, and
-`<!-- output: NAME -->` before what they print.
+In the page, `<!-- file: NAME -->` precedes a file's contents, `<!-- run: NAME -->` its commands, and
+`<!-- output: NAME -->` their output.
 """
 
 import os
@@ -25,7 +25,7 @@ LIMIT = 600
 
 
 def run(commands, folder, tally_run, sycl):
-    """The exit status of a program's commands, and what the last of them printed."""
+    """The exit status of a program's commands, and the output of the last one."""
     lines = commands.splitlines()
     if sycl:
         lines = [line for line in lines if "-m venv" not in line and "pip install" not in line]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Runs commands in the bare system of scripts/bare.sh, which holds `wheels/`, the packages to install, and
+"""Runs commands in the bare system of scripts/bare.sh, which has `wheels/`, the packages to install, and
 `kernel/`, SPIR-V and programs."""
 
 import pathlib
@@ -15,7 +15,7 @@ PIP = ["/tmp/env/bin/pip", "install", "--quiet", "--no-index", "--find-links", "
 UNSHARE = ["/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--kill-child"]
 
 def now():
-    """Seconds on the clock, and of processor time of the processes that have ended."""
+    """Seconds of wall time, and of processor time of the processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.monotonic(), usage.ru_utime + usage.ru_stime
 
@@ -31,19 +31,19 @@ mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && exec /usr/s
         self.root = pathlib.Path(folder)
 
     def run(self, *words, check=True):
-        """Runs a command; what it has said, with its exit status."""
+        """Runs a command; returns its output and its exit status."""
         return subprocess.run(
             [*UNSHARE, "/bin/sh", "-c", self.enter, "sh", self.root, *words],
             env=ENVIRONMENT, check=check, text=True, stdout=subprocess.PIPE, stderr=None if check else subprocess.STDOUT)
 
     def seconds(self, *words):
-        """Runs a command; seconds, and seconds of processor time."""
+        """Runs a command; returns seconds of wall time and of processor time."""
         start = now()
         self.run(*words)
         return tuple(after - before for before, after in zip(start, now()))
 
     def clear(self):
-        """Removes the environment and the home folder, and makes the latter anew."""
+        """Removes the environment and the home folder, and creates the latter again."""
         for name in ("env", "home"):
             shutil.rmtree(self.root / "tmp" / name, ignore_errors=True)
         (self.root / "tmp/home").mkdir(parents=True)

@@ -4,7 +4,7 @@
 
 SYSTEM is a folder of bare_debian in scripts/bare.sh, with the wheel, the package and what pip installs in its
 wheels/. EXAMPLES is docs/ci. The systems for the examples: bookworm for GitHub's (a runner has a Python), trixie
-for GitLab's and for the Dockerfile's, which name Debian 13 or an image made of it.
+for GitLab's and for the Dockerfile's, which name Debian 13 or an image based on it.
 """
 
 import pathlib
@@ -34,7 +34,7 @@ def project(system):
 
 
 def shell(system, folder, variables, script):
-    """Runs a script as a CI runner does, and what it said. It fails with the first command that fails."""
+    """Runs a script like a CI runner, and returns its output. It fails with the first command that fails."""
     home = {"CI_PROJECT_DIR": folder, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
     settings = [f"{name}={value.replace('$CI_PROJECT_DIR', folder)}" for name, value in {**home, **variables}.items()]
     ran = system.run("env", *settings, "sh", "-e", "-c", f"cd {folder}\n{script}", check=False)
@@ -62,7 +62,7 @@ def gitlab(system, examples):
 
 
 def dockerfile(system, examples):
-    """Does what the instructions say: COPY from the folder, RUN, ENV, then the command."""
+    """Executes the instructions: COPY from the folder, RUN, ENV, then the command."""
     folder, variables, entry, command = project(system), {}, [], []
     for line in (examples / "Dockerfile").read_text().splitlines():
         word, _, rest = line.partition(" ")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Measures the ways to install Tally beside those of other drivers. Usage: compare.py BARE TARGET
+"""Compares the ways to install Tally with those of other drivers. Usage: compare.py BARE TARGET
 
-BARE is the folder of scripts/bare.sh, with what is to be installed; TARGET has Tally's packages, the programs and
+BARE is the folder of scripts/bare.sh, with the packages to install; TARGET has Tally's packages, the programs and
 the kernel. Each way begins in a minimal Debian and installs from files, with no network. Then a C program loads
-SPIR-V, runs it and looks at the result. Printed are the commands, the sizes of what is fetched and of what is then
-on the disk, and medians of seconds with the least and the most, and of processor time: of the installation, and of
+SPIR-V, runs it and checks the result. Prints the commands, the sizes of the fetched packages and of the installed
+files, and medians of seconds with minimum and maximum, and of processor time: of the installation, and of
 it with the program.
 """
 
@@ -52,7 +52,7 @@ def ways(bare, target):
 
 
 class Layer(System):
-    """A system whose changes go into a folder of their own."""
+    """A system whose changes are kept in a folder of their own."""
 
     enter = """
 root=$1/root; lower=$(cat "$1/lower"); shift
@@ -69,7 +69,7 @@ exec /usr/sbin/chroot "$root" "$@"
         (self.root / "lower").write_text(str(lower))
 
     def used(self):
-        """Bytes on the disk, without what was there for the trial."""
+        """Bytes on the disk, without the files that were there for the test."""
         passed = {"files", "kernel"}
         upper = self.root / "upper"
         every = (it for part in upper.iterdir() if part.name not in passed for it in [part, *part.rglob("*")])

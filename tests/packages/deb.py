@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tries the Debian package in a minimal Debian, as docs/install.md says. Usage: deb.py SYSTEM
+"""Tests the Debian package in a minimal Debian, according to docs/install.md. Usage: deb.py SYSTEM
 
-SYSTEM is a folder of bare_debian in scripts/bare.sh, with the package in its wheels/; its kernel/ also holds
-`demo`, a C program. There is no network in it. Prints a line per check.
+SYSTEM is a folder of bare_debian in scripts/bare.sh, with the package in its wheels/; its kernel/ also has
+`demo`, a C program. It has no network. Prints a line per check.
 """
 
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A first SYCL program: doubles numbers with a kernel and looks at the result. Usage: kernel.py [activate]
+"""A first SYCL program: doubles numbers with a kernel and checks the result. Usage: kernel.py [activate]
 
 The kernel is `saxpy.spv` beside this file.
 """

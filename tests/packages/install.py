@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Measures how long it takes from an installation to a kernel's result. Usage: install.py SYSTEM
+"""Measures the time from an installation to a kernel's result. Usage: install.py SYSTEM
 
-SYSTEM is a folder of scripts/bare.sh. Prints medians of seconds, with the least and the most, and of processor
+SYSTEM is a folder of scripts/bare.sh. Prints medians of seconds, with minimum and maximum, and of processor
 time, which other work on the machine does not change much:
 
   pip install     of the wheel and of dpctl, from files, into a new environment
-  first kernel    from before `pip install` until a kernel's result is there, with an empty cache
+  first kernel    from before `pip install` until a kernel's result is available, with an empty cache
   first process   a process with an empty cache, from its start to its end
   warm process    the same with a filled cache, by tally-run, and with activate()
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tries the wheel in a bare system, as docs/install.md says. Usage: wheel.py SYSTEM [dpnp]
+"""Tests the wheel in a bare system, according to docs/install.md. Usage: wheel.py SYSTEM [dpnp]
 
-SYSTEM is a folder of scripts/bare.sh; its kernel/ also holds `demo`, a C program. Prints a line per check.
+SYSTEM is a folder of scripts/bare.sh; its kernel/ also has `demo`, a C program. Prints a line per check.
 """
 
 import sys
@@ -88,7 +88,7 @@ def pytest_has_an_option(s):
 
 
 def files(s):
-    """All files of the environment, but what Python and pytest write when something is imported."""
+    """All files of the environment, except those that Python and pytest write on imports."""
     env = s.root / "tmp/env"
     return {str(it.relative_to(env)) for it in env.rglob("*") if it.is_file() and it.suffix != ".pyc"}
 
