@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Each function of OpenCL's mathematics twice: once for each number, which shows how exact it is, and many
-// times in a loop, which shows how fast it is.
+// Each function of OpenCL's mathematics twice: once for each number, to measure its accuracy, and many
+// times in a loop, to measure its speed.
 
 #define ONE(name, type, bits)                                                                                \
     kernel void name##bits(global type *out, global const type *x, global const type *y)                     \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Kernels that read, sample, write and ask about images.
+// Kernels that read, sample, write and query images.
 
 constant sampler_t SMPL_PREF =
     CLK_NORMALIZED_COORDS_TRUE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_LINEAR;

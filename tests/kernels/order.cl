@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Kernels that leave a record of when they ran, for tests of ordering.
+// Kernels that record when they ran, for tests of ordering.
 
 // For one work-item. The n-th run (from 0) of this command stores in seen[n] how often the watched
 // command had run by then. Only commands that the API orders may share a counter.

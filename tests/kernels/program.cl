@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The kernels of random programs. Reading early and writing late shows where order is missing:
-// `spin` counts turns of a loop between the two.
+// `spin` counts the iterations of a loop between the two.
 
 static uint delay(uint seed, uint spin)
 {
@@ -13,7 +13,7 @@ static uint delay(uint seed, uint spin)
 kernel void mix(global uint *dst, global const uint *src, uint add, uint spin)
 {
     uint value = *dst * 3 + *src + add;
-    // The compiler cannot know that the loop never gives this, so it has to run it.
+    // The compiler cannot know that the loop never returns this value, so it has to run it.
     *dst = delay(value | 1, spin) == 0xfeedf00du && spin == 0xffffffffu ? 0 : value;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // For one work-item: stays on the device until the host writes a non-zero word to *flag, for tests
-// that need a command to be running still. It gives up after `limit` looks, so a test that fails does
+// that need a running command. It gives up after `limit` reads, so a failing test does
 // not hang. *outcome becomes the value seen, 0 if it gave up.
 
 kernel void spin(global atomic_uint *flag, ulong limit, global uint *outcome)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Everything a work-item can ask about its place.
+// All queries of a work-item for its place.
 
 kernel void ids(global ulong *out, int d) {
     size_t at = get_global_linear_id() * 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Items that go different ways, or more often than others.
+// Items that take different branches, or run loops for different numbers of iterations.
 
 kernel void mandelbrot(global int *out, int width, int limit)
 {
@@ -29,7 +29,7 @@ kernel void collatz(global int *out, global const uint *in)
     out[i] = steps;
 }
 
-// The sphere that a ray meets first.
+// The first sphere that a ray hits.
 kernel void spheres(global float *out, global const float4 *all, int count, int width)
 {
     int x = get_global_id(0), y = get_global_id(1);

@@ -34,7 +34,7 @@ kernel void reduce(global const float *x, global int *sum, local float *t)
         atomic_add(sum, (int)t[0]);
 }
 
-// The sums of what is before each element of a group, by doubling.
+// The inclusive prefix sums of each group, by doubling.
 kernel void scan(global float *out, global const float *in, local float *t)
 {
     size_t l = get_local_id(0), n = get_local_size(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Arrays that an item has for itself.
+// Private arrays of an item.
 
-// The rounds of SHA-256 over one block for each item, with constants of another making.
+// The rounds of SHA-256 over one block for each item, with other constants.
 kernel void block_hash(global uint *out, global const uint *words)
 {
     size_t i = get_global_id(0);
@@ -115,7 +115,7 @@ kernel void top8(global float *out, global const float *in)
     out[i] = sum;
 }
 
-// The cosine transform of eight neighbours, as its definition says.
+// The cosine transform of eight neighbours, directly by its definition.
 kernel void dct8(global float *out, global const float *in)
 {
     size_t i = get_global_id(0);

@@ -14,7 +14,7 @@ kernel void subgroup_scan(global const float *x, global float *out)
     out[i] = sub_group_scan_inclusive_add(x[i]);
 }
 
-// A small matrix times vectors; each item's element goes around.
+// A small matrix times vectors; the elements of eight items are broadcast in turn.
 kernel void subgroup_broadcast(global const float *x, global float *out)
 {
     size_t i = get_global_id(0);
