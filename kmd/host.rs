@@ -259,7 +259,8 @@ impl HostFile {
 /// The checked identity from the process's START.
 fn identity(start: &Start) -> Result<KBox<Identity>> {
     if start.version >> 16 != u32::from(regs::VERSION_MAJOR) {
-        pr_err!(
+        // Once: a process can call as often as it likes.
+        kernel::pr_err_once!(
             "tally-host: registers of version {}.{}; this driver knows {}.x\n",
             start.version >> 16,
             start.version & 0xffff,

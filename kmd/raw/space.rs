@@ -266,6 +266,14 @@ unsafe extern "C" fn mmap<B: Bound>(
     if !shared || area.writable() && area.executable() {
         return EINVAL.to_errno();
     }
+    // Nor does it become both later, by mprotect.
+    let kept = match area.executable() {
+        true => area.try_clear_maywrite(),
+        false => area.try_clear_mayexec(),
+    };
+    if let Err(error) = kept {
+        return error.to_errno();
+    }
     // SAFETY: as we were called.
     if unsafe { (*vma).vm_pgoff } != 0 {
         // SAFETY: an area to be set up, whose flags and operations are ours to choose.

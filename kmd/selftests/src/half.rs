@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::device::{Node, eventually};
+use crate::host::node_of;
 
 /// Whether the device is a PCI function.
 pub fn is_pci() -> bool {
@@ -42,6 +43,25 @@ pub fn daemon() -> Option<libc::pid_t> {
         words.next().is_some_and(|program| program.ends_with(b"tally-gpu"))
             && words.any(|word| word == b"--host")
     })
+}
+
+/// The engine processes of a device's process, by their numbers.
+pub fn engines(daemon: libc::pid_t) -> Vec<libc::pid_t> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = |pid: &libc::pid_t| -> Option<libc::pid_t> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Behind the name: the state, and the parent.
+        text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    numbers.filter(|pid| parent(pid) == Some(daemon)).collect()
+}
+
+/// Numbers of the GPUs that are processes of this machine.
+fn numbers() -> Vec<u32> {
+    let devices = fs::read_dir("/sys/devices/faux").expect("faux devices").flatten();
+    let names = devices.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter_map(|name| name.strip_prefix("tally-host.")?.parse().ok()).collect()
 }
 
 /// A signal to the device's process, if there is one.
@@ -108,19 +128,39 @@ pub struct Program {
 impl Program {
     /// Takes over from those who have started it until now.
     pub fn take_over() -> Self {
-        let pid = daemon().expect("the device's process");
-        let words = fs::read(format!("/proc/{pid}/cmdline")).expect("its words");
-        let words = words.split(|&byte| byte == 0).filter(|word| !word.is_empty());
-        let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-        Self { words, _gone: Gone::now() }
+        Self { words: words(), _gone: Gone::now() }
     }
 
     /// Starts it.
     pub fn start(&self) -> Running {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).stderr(Stdio::null());
-        Running(command.spawn().expect("the device's process"))
+        run(&self.words)
     }
+}
+
+/// What the device's process was started as.
+fn words() -> Vec<String> {
+    let pid = daemon().expect("the device's process");
+    let words = fs::read(format!("/proc/{pid}/cmdline")).expect("its words");
+    let words = words.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+fn run(words: &[String]) -> Running {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stderr(Stdio::null());
+    Running(command.spawn().expect("the device's process"))
+}
+
+/// One more GPU beside the first, and its render node.
+pub fn another() -> (Running, PathBuf) {
+    let before = numbers();
+    let running = run(&words());
+    let mut number = None;
+    eventually(|| {
+        number = numbers().into_iter().find(|number| !before.contains(number));
+        number.is_some()
+    });
+    (running, node_of(number.expect("its number")))
 }
 
 /// The device's process, until this is dropped.

@@ -17,9 +17,11 @@ use std::panic::catch_unwind;
 mod buffers;
 mod cgroups;
 mod coverage;
+mod daemon;
 mod device;
 mod fuzz;
 mod half;
+mod host;
 mod hostile;
 mod liars;
 mod life;
@@ -29,6 +31,7 @@ mod processes;
 mod queues;
 mod rejections;
 mod resets;
+mod revocation;
 mod trouble;
 mod users;
 mod waits;
@@ -86,7 +89,11 @@ const TESTS: &[Test] = tests! {
     cgroups: a_cgroup_pays_for_buffers a_cgroup_at_its_limit_gets_no_buffer
         a_cgroup_pays_for_kernel_objects kernel_memory_runs_out_in_its_cgroup;
     power: the_machine_sleeps pci_recovers_from_an_error;
-    liars: starts_are_checked a_file_shows_what_is_bound silence_ends_the_gpu garbage_is_harmless;
+    liars: starts_are_checked silence_ends_the_gpu garbage_is_harmless;
+    revocation: a_file_shows_what_is_bound mappings_stay_what_they_are no_access_outlives_unmap;
+    daemon: an_ended_engine_loses_its_vm_alone a_stopped_engine_keeps_no_memory
+        a_lying_engine_loses_its_vm_alone a_pause_loses_nothing a_long_pause_ends_one_gpu
+        garbage_ends_one_gpu_at_most;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
         unbind_does_not_wait_for_memory

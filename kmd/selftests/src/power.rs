@@ -49,9 +49,9 @@ fn lost_by(event: impl FnOnce()) {
     crate::waits::the_device_wakes_a_sleeper();
 }
 
-/// Has clients meet `event`, in which the device's process is frozen with them: they notice nothing of it,
-/// neither a thread in SEM_WAIT nor those that wait for answers of the device.
-fn kept_through(event: impl FnOnce()) {
+/// Has clients meet `event`, in which the device's process stands still for less than it may: they notice
+/// nothing of it, neither a thread in SEM_WAIT nor those that wait for answers of the device.
+pub fn kept_through(event: impl FnOnce()) {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
     let lost = counter("vms_lost");
