@@ -22,12 +22,23 @@ need_kernel_tools() {
     install_packages "${missing[@]}"
 }
 
+# lists_read FOLDER: how many files of the suites' lists have come since the update began.
+lists_read() {
+    find "$1/lists" -maxdepth 1 -cnewer "$1/sources.list" \( -name '*_InRelease' -o -name '*_Packages*' \) | wc -l
+}
+
+# lists_update FOLDER: the apt root anew.
+lists_update() {
+    say "fetching the package lists of ${kernel_lower_suites[*]}"
+    watching $((2 * ${#kernel_lower_suites[@]})) files lists_read "$1" -- apt_root "$1" "${kernel_lower_suites[@]}" >&2
+}
+
 # The apt root of the newer suites, updated when it is a day old; an old one is better than none.
 newer_packages() {
     local lists=$cache/apt
     if [ -n "$(find "$lists/complete" -mmin -1440 2>/dev/null)" ]; then
         :
-    elif apt_root "$lists" "${kernel_lower_suites[@]}" >&2; then
+    elif lists_update "$lists"; then
         touch "$lists/complete"
     elif [ -e "$lists/complete" ]; then
         say "the lists of packages cannot be renewed"
