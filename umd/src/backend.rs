@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The border to the system: a device file of the kernel's, or what stands for one.
+//! The border to the system: a device file of the kernel, or the device in this process.
 //!
 //! ```text
 //!  Backend ─┬─ Ioctls    the requests of uapi/UAPI.md
@@ -32,7 +32,7 @@ pub use ioctls::{Ioctls, Result};
 pub use lane::{Backend, Loss};
 pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher};
 
-/// Opens the device of this machine: a Tally render node if there is one, else the device in this
+/// Opens the device of this machine: a Tally render node if there is one, otherwise the device in this
 /// process, unless the settings name the lane.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub fn open(settings: &Settings) -> error::Result<Arc<dyn Backend>> {
     match missing {
         Some(missing) if settings.lane == Some(Lane::Drm) => {
             let text = format!("TALLY_LANE=drm: {missing}");
-            // Without a driver the application has no handle by which to ask why.
+            // Without a driver the application has no handle by which it could ask for the reason.
             eprintln!("tally: {text}");
             Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED, text))
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The objects behind Level Zero's handles. The files have the names of those in `api`. `api` holds the
-//! C functions and their checks; this module does the work.
+//! The objects behind Level Zero's handles. The files have the same names as in `api`. `api` contains the C
+//! functions and their checks; this module does the work.
 
 pub mod context;
 pub mod device;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface by which a waiting host thread tells the device of its wait, and helps it.
+//! The interface by which a waiting host thread reports its wait to the device, and helps the device.
 //!
-//! The device may defer the wake of a worker at a doorbell ([`queue_kick`](super::Ioctls::queue_kick)), because it expects the
-//! calling thread to wait soon and to help. So it has to hear how each wait goes:
+//! The device may defer the wake of a worker at a doorbell ([`queue_kick`](super::Ioctls::queue_kick)), because
+//! it expects the calling thread to wait soon and to help. So each wait has to be reported to it:
 //!
 //! ```text
 //!  a wait that helps       poll ─► met, or nothing to do: then begin_wait, spin, sleep
@@ -12,21 +12,21 @@
 
 use std::time::Duration;
 
-/// The steps of a host's wait. A device that shares no thread with its clients ignores them.
+/// The steps of a host thread's wait. A device that shares no thread with its clients ignores them.
 pub trait HostWait {
-    /// A thread begins to wait, or asks once, without helping: the device makes the wake that it may have
-    /// deferred, because it needs a worker.
+    /// Called when a thread begins to wait, or asks once, without helping: the device then makes a deferred
+    /// wake, because it needs a worker.
     fn begin_wait(&self) {}
 
-    /// Has the calling thread, which waits without a time limit until the cell at `address` holds
-    /// at least `value`, work for the device meanwhile.
+    /// Lets the calling thread, which waits without a time limit until the cell at `address` holds at least
+    /// `value`, work for the device meanwhile.
     ///
-    /// True once it does; false after `limit` without anything to do. None: this device, or this
-    /// thread, has no use for it. The caller holds no lock.
+    /// True once the cell does; false after `limit` without anything to do. None: the thread cannot help this
+    /// device. The caller holds no lock.
     fn poll(&self, _address: u64, _value: u64, _limit: Duration) -> Option<bool> {
         None
     }
 
-    /// A wait that would have helped ended before it had to: the device was right to expect the thread.
+    /// Called when a wait that would have helped was met at once: the device was right to expect the thread.
     fn end_wait(&self) {}
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trait of a lane: its three interfaces, and the facts in which lanes differ.
+//! The trait of a lane: its three interfaces, and the properties in which lanes differ.
 
 use super::{HostWait, Ioctls, Result, Sharing};
 
-/// Tells whether a VM is lost.
+/// A function that returns whether a VM is lost.
 pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// An open Tally device.
@@ -13,16 +13,16 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
     /// The lane's name, for reports: "embedded" or "drm".
     fn lane(&self) -> &'static str;
 
-    /// Whether the device reaches all memory of this process. If not, it reaches what is bound, and
-    /// MAP_USERPTR binds memory of the process's at other addresses too.
+    /// Whether the device can access all memory of this process. If not, it can access only bound memory, and
+    /// MAP_USERPTR can bind memory of the process at other addresses, too.
     fn sees_process(&self) -> bool;
 
-    /// Whether bytes of a buffer that are never touched cost nothing.
+    /// Whether bytes of a buffer that are never touched cost no memory.
     fn is_sparse(&self) -> bool {
         false
     }
 
-    /// Counts bytes of buffers of [`BoUse::Block`](super::BoUse::Block) as used, where the kernel does not.
+    /// Counts bytes of buffers of [`BoUse::Block`](super::BoUse::Block) as used, if the kernel does not.
     ///
     /// # Errors
     /// ENOSPC: more than the device has.
@@ -30,10 +30,10 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
         Ok(())
     }
 
-    /// Counts them no longer.
+    /// Uncounts bytes of such buffers.
     fn give_memory(&self, _bytes: u64) {}
 
-    /// A function that tells without a call whether a VM is lost, where there is one.
+    /// A function that tells without a system call whether a VM is lost, if the lane has one.
     fn loss(&self, _vm: u32) -> Option<Loss> {
         None
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gathers reports: each mistake is told once, when it is found, and counted. The files are written when the
+//! Gathers reports: each mistake is printed once, when it is found, and counted. The files are written when the
 //! process ends.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::sarif;
 use super::suppressions::Suppressions;
 use crate::settings;
 
-/// Reports that are told in full; of more only the number.
+/// The most reports that are printed in full; further ones are only counted.
 const MOST: usize = 1000;
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct Collector {
     known: HashMap<(Rule, Place), usize>,
     suppressions: Suppressions,
     suppressed: u64,
-    /// Mistakes beyond [`MOST`].
+    /// Number of mistakes beyond [`MOST`].
     more: u64,
     notes: Vec<String>,
     started: bool,
@@ -35,16 +35,16 @@ struct Collector {
 
 struct Entry {
     report: Report,
-    /// Where the kernel counts.
+    /// The counter that the kernel increments.
     counts: Option<(Arc<Watched>, u32)>,
 }
 
-/// What makes two mistakes of one rule the same one.
+/// The key by which two mistakes of one rule count as the same.
 #[derive(PartialEq, Eq, Hash)]
 enum Place {
-    /// A kernel, and the word of the SPIR-V module.
+    /// A kernel, and a word of the SPIR-V module.
     Kernel(String, u32),
-    /// Where the program has called.
+    /// The program's call site.
     Caller(u64),
 }
 
@@ -71,13 +71,13 @@ pub fn start() {
     let mut it = collector();
     it.suppressions = suppressions;
     it.started = true;
-    // A process that does not end in peace has files, too.
+    // Written now, so that a process that crashes has the files, too.
     it.write_files();
     drop(it);
     complaints.iter().for_each(|complaint| note(complaint));
 }
 
-/// Something that checks cannot do, which is said once.
+/// Reports once that something cannot be checked.
 pub fn note(text: &str) {
     let mut it = collector();
     if !it.notes.iter().any(|note| note == text) {
@@ -86,7 +86,7 @@ pub fn note(text: &str) {
     }
 }
 
-/// Adds a mistake. `counts`: where the kernel counts it.
+/// Adds a mistake. `counts`: the counter that the kernel increments for it.
 pub fn add(report: Report, counts: Option<(Arc<Watched>, u32)>) {
     let place = match (&report.kernel, &report.place) {
         (Some(kernel), Some(place)) => Place::Kernel(kernel.clone(), place.word),
@@ -95,7 +95,7 @@ pub fn add(report: Report, counts: Option<(Arc<Watched>, u32)>) {
     add_at(place, report, counts);
 }
 
-/// Adds a mistake of the call that the program has made at a place ([`calls::caller`]).
+/// Adds a mistake of the program's call at a call site ([`calls::caller`]).
 pub fn add_of_caller(caller: u64, report: Report) {
     add_at(Place::Caller(caller), report, None);
 }
@@ -134,7 +134,7 @@ fn tell(text: &str) {
     let _ = io::stderr().write_all(out.as_bytes());
 }
 
-/// Tells the numbers, and writes the files. The status that the process is to end with, if that changes.
+/// Prints the numbers, and writes the files. Returns the exit status of the process, if that has to change.
 pub fn finish() -> Option<i32> {
     let mut it = collector();
     if !it.started {
@@ -194,7 +194,7 @@ fn program() -> String {
     std::env::current_exe().map_or(String::new(), |path| path.display().to_string())
 }
 
-/// Writes a file whose name may hold `%p`, the process's number.
+/// Writes a file whose name may contain `%p`, the process's id.
 fn write(path: &Path, text: &str) {
     let name = path.to_string_lossy().replace("%p", &std::process::id().to_string());
     let path = PathBuf::from(name);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handles that the program has made, each with the call that has made it.
+//! Handles that the program has created, each with the call that has created it.
 //!
-//! Handles are made in many places, and fast. So nothing is noted there: calls by whose name they make some
-//! look before and after which objects there are. Such calls of different threads wait for each other, so
-//! that each finds its own.
+//! Handles are created in many places, which must be fast. So nothing is noted there: calls whose name says that
+//! they create objects list the objects before and after the call. Such calls of different threads wait for each
+//! other, so that each finds its own objects.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use strum::VariantArray as _;
 use super::calls::{self, Call};
 use crate::handle::Kind;
 
-/// What the names of calls that make objects contain.
+/// Words in the names of calls that create objects.
 const MAKERS: [&str; 6] = ["Create", "Clone", "Open", "Instantiate", "Capture", "Link"];
-/// Slots of a kind that are looked at: with more objects, looking would take too long.
+/// The most slots of a kind that are looked at; with more objects this would take too long.
 const MOST: usize = 1 << 16;
 
 thread_local! {
-    /// A call of this thread is making objects: some entry points are made of others.
+    /// Whether a call of this thread is creating objects, since some entry points call others.
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// An object: which of those that its slot has held it is, and what made it if that was the program.
+/// An object: its generation in its slot, and the call that created it if the program made that call.
 struct Object {
     uses: u64,
     made: Option<(Call, u64)>,
@@ -36,14 +36,14 @@ type Seen = HashMap<(u8, usize), Object>;
 #[derive(Default)]
 pub struct Handles(Mutex<Seen>);
 
-/// A call that makes objects runs.
+/// A running call that creates objects.
 pub struct Making<'h>(MutexGuard<'h, Seen>);
 
 /// An object that is not destroyed.
 pub struct Left {
     pub kind: Kind,
     pub made: Call,
-    /// Where the program has called ([`calls::caller`]).
+    /// The program's call site ([`calls::caller`]).
     pub maker: u64,
 }
 
@@ -53,19 +53,19 @@ fn is_the_programs(kind: Kind) -> bool {
 }
 
 impl Handles {
-    /// Begins a call that makes objects; `None`: it makes none, or is a part of one that does.
+    /// Begins a call that creates objects; `None`: it creates none, or is a part of a call that does.
     pub fn begin(&self, function: &str) -> Option<Making<'_>> {
         let makes = MAKERS.iter().any(|part| function.contains(part));
         if !makes || MAKING.replace(true) {
             return None;
         }
         let mut making = Making(self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // What there is already came from calls that give the program nothing to destroy.
+        // Existing objects come from calls that return nothing that the program has to destroy.
         making.look(|| None);
         Some(making)
     }
 
-    /// What is not destroyed.
+    /// The objects that are not destroyed.
     pub fn left(&self) -> Vec<Left> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::new();
@@ -83,7 +83,7 @@ impl Handles {
 }
 
 impl Making<'_> {
-    /// Notes all objects that were not seen yet.
+    /// Notes all objects that were not seen before.
     fn look(&mut self, made: impl Fn() -> Option<(Call, u64)>) {
         for &kind in Kind::VARIANTS.iter().filter(|&&kind| is_the_programs(kind)) {
             kind.each_live(MOST, |slot, uses| {

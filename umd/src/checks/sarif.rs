@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports as SARIF 2.1.0, which code hosts show beside the source.
+//! Reports as SARIF 2.1.0, which code hosting sites show beside the source.
 
 use serde_json::{Value, json};
 use strum::VariantArray;

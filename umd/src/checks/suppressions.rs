@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mistakes that are known and not to be told.
+//! Known mistakes that are not reported.
 //!
-//! A file has a line for each kind: a rule, or a check, or `*`, and then conditions that all have to hold.
-//! `*` stands for any characters.
+//! A file has a line for each kind: a rule, a check, or `*`, followed by conditions that all have to hold.
+//! `*` matches any characters.
 //!
 //! ```text
 //!   # what a library does that we cannot change
@@ -26,7 +26,7 @@ struct Line {
     conditions: Vec<(Field, String)>,
 }
 
-/// What a condition is about.
+/// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 enum Field {
@@ -38,7 +38,7 @@ enum Field {
 }
 
 impl Suppressions {
-    /// Reads files; what is wrong with them becomes `complaints`.
+    /// Reads files; errors in them are added to `complaints`.
     pub fn read(files: &[PathBuf], complaints: &mut Vec<String>) -> Self {
         let mut all = Self::default();
         for file in files {
@@ -68,7 +68,7 @@ impl Suppressions {
         }
     }
 
-    /// Whether a mistake is not to be told.
+    /// Whether a mistake must not be reported.
     pub fn suppress(&self, report: &Report) -> bool {
         self.0.iter().any(|line| line.holds(report))
     }
@@ -93,7 +93,7 @@ impl Line {
     }
 }
 
-/// Whether a text is like a pattern, in which `*` stands for any characters.
+/// Whether a text matches a pattern, in which `*` matches any characters.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(start) else { return false };

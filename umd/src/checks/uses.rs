@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that commands use until they are complete: freed earlier, it is a mistake even if the command is
-//! faster.
+//! Memory that commands use until they are complete. Freeing it earlier is a mistake, even if the command happens
+//! to be faster.
 //!
-//! What is known are the pointers among a kernel's arguments and the addresses of copies and fills, of
-//! commands that signal no event, in immediate lists in order and in regular lists. A command's event is
-//! signalled a moment before the list's counter, by which its end is known here.
+//! The check knows the pointers among a kernel's arguments and the addresses of copies and fills, of commands that
+//! signal no event, in in-order immediate lists and in regular lists. A command's event is signalled a moment
+//! before the list's counter, by which this check recognises its end.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,13 +15,13 @@ use super::history::Found;
 use super::report::{Report, Rule};
 use super::{Checks, collector};
 
-/// Uses after which those that have ended are looked for.
+/// Number of uses from which on ended ones are looked for.
 const MANY: usize = 1024;
 
-/// A regular list has so much time to reach its counter after it has signalled an event.
+/// Time that a regular list has to reach its counter after it has signalled an event.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Whether a command is submitted and not complete; `None`: it never will be again.
+/// Returns whether a command is submitted and not complete; `None`: it will never be submitted again.
 pub type State = Box<dyn Fn() -> Option<bool> + Send + Sync>;
 
 /// The commands that use memory.
@@ -36,7 +36,7 @@ struct Use {
 }
 
 impl Use {
-    /// Whether it is not complete, and will not be in a moment.
+    /// Whether it is not complete, and does not become complete within a moment.
     fn is_pending(&self) -> bool {
         let start = Instant::now();
         loop {
@@ -52,8 +52,8 @@ impl Use {
 }
 
 impl Checks {
-    /// The current call has appended a command that uses memory at these addresses, to a `regular` list or
-    /// to an immediate one.
+    /// Notes that the current call has appended a command that uses memory at these addresses, to a `regular` list
+    /// or to an immediate one.
     pub fn uses(&self, addresses: Vec<u64>, state: State, regular: bool) {
         let mut uses = self.uses.0.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.len() >= MANY && uses.len().is_power_of_two() {
@@ -62,7 +62,7 @@ impl Checks {
         uses.push(Use { addresses, call: calls::current(), state, regular });
     }
 
-    /// Tells if memory that is freed is used by a command that is not complete.
+    /// Reports a mistake if memory is freed that a command uses that is not complete.
     pub(super) fn check_unused(&self, base: u64) {
         let mut uses = self.uses.0.lock().unwrap_or_else(PoisonError::into_inner);
         uses.retain(|it| (it.state)().is_some());

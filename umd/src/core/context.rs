@@ -16,7 +16,7 @@ use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Retired, Source, Vm};
 
-/// A context. Its objects keep it alive; memory that the application has not freed goes with it.
+/// A context. Its objects keep it alive; memory that the application has not freed is freed with it.
 pub struct Context {
     id: u64,
     /// The first of its devices.
@@ -31,7 +31,7 @@ pub struct Context {
 object!(ze_context_handle_t => Arc<Context>, Kind::Context);
 
 impl Context {
-    /// Makes a context of devices and their parts, and its handle.
+    /// Makes a context of devices and their sub-devices, and its handle.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: there is no device. Those of [`Gpu::enter`](crate::core::gpu::Gpu::enter), or
@@ -60,20 +60,20 @@ impl Context {
         }
     }
 
-    /// The handle is gone; objects of the context may still hold it.
+    /// Called when the handle is destroyed; objects of the context may still keep it.
     pub fn destroy(&self) {
-        // Objects destroyed before a loss wait for nothing any more, and would keep the lost VM.
+        // Objects destroyed before a loss do not wait for anything any more, and would keep the lost VM.
         self.shared.reap();
         self.device.gpu().leave(&self.vm);
         self.shared.ref_counts().context_closes(&self.shared);
     }
 
-    /// The handle, also for objects that are asked for their context.
+    /// The handle, which objects return as their context.
     pub fn raw(&self) -> ze_context_handle_t {
         self.raw.get().copied().unwrap_or_default()
     }
 
-    /// Names the context in this process; never reused.
+    /// A number that identifies the context in this process; never reused.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
@@ -91,19 +91,19 @@ impl Context {
         &self.shared
     }
 
-    /// The first of its devices; any will do to ask what they share.
+    /// The first of its devices, for questions whose answer is the same for all.
     #[inline]
     pub fn device(&self) -> &'static Device {
         self.device
     }
 
-    /// Whether the context is usable with `device`: it, or what it is a part of, is the context's.
+    /// Whether the context can be used with `device`: it or its root device belongs to the context.
     #[inline]
     pub fn holds(&self, device: &Device) -> bool {
         device.is_within(self.device) || self.more.iter().any(|it| device.is_within(it))
     }
 
-    /// Does the same as [`Context::holds`], as a check of an argument.
+    /// Like [`Context::holds`], as a check of an argument.
     ///
     /// # Errors
     /// INVALID_ARGUMENT.
@@ -120,7 +120,7 @@ impl Context {
         self.vm.check()
     }
 
-    /// Makes unified shared memory, of the share of `device` if that is where it is to lie.
+    /// Allocates unified shared memory, from the share of `device` if one is given.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
@@ -133,7 +133,7 @@ impl Context {
         device: Option<&Device>,
     ) -> Result<u64> {
         use ze_memory_type_t as ty;
-        // Memory that was to be freed later may be free now.
+        // Memory that was freed with a delay may be available now.
         self.shared.reap();
         let forced = kind == ty::ZE_MEMORY_TYPE_SHARED && settings::get().shared_on_device;
         let own = !matches!(source, Source::File(_));
@@ -143,12 +143,12 @@ impl Context {
         self.vm.allocate(source, size, align, kind, self.id, charge.transpose()?)
     }
 
-    /// The device that memory was made for.
+    /// The device that memory was allocated for.
     pub fn device_of(&self, found: &Found) -> Option<&'static Device> {
         self.device.gpu().devices().get(found.device? as usize).copied()
     }
 
-    /// Frees memory by its first address. Like Intel's driver, it takes memory of any context.
+    /// Frees memory by its first address. Like Intel's driver, it accepts memory of any context.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
@@ -158,26 +158,26 @@ impl Context {
         Ok(())
     }
 
-    /// Does the same as [`Context::free`], once everything submitted is complete. A kernel may use
-    /// any address, so the commands that use this one cannot be told from others.
+    /// Like [`Context::free`], once all submitted commands are complete. A kernel may use any address, so it is
+    /// unknown which commands use this one.
     ///
     /// # Errors
     /// Those of [`Context::free`].
     pub fn free_when_idle(&self, address: u64) -> Result {
         self.check_free(address)?;
         match self.shared.wait_idle(u64::MAX, |_| true) {
-            // A device that is lost does not touch the memory any more.
+            // A lost device does not touch the memory any more.
             Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => {}
             result => drop(result?),
         }
         self.free(address)
     }
 
-    /// Does the same as [`Context::free_when_idle`] without waiting: the address is the
-    /// application's no longer, and given out again only when the device is done with it.
+    /// Like [`Context::free_when_idle`] without waiting: the address no longer belongs to the application, and
+    /// is reused only when the device is done with it.
     ///
     /// # Errors
-    /// Those of [`Context::free`]; out of memory, where all is as before.
+    /// Those of [`Context::free`]; out of memory, and then nothing has changed.
     pub fn free_later(&self, address: u64) -> Result {
         self.check_free(address)?;
         let unfinished = self.unfinished()?;
@@ -185,7 +185,7 @@ impl Context {
         Ok(())
     }
 
-    /// The pairs at which the device is done with all that was submitted; none if it is lost.
+    /// The cells and values at which the device is done with all submitted commands; none if it is lost.
     ///
     /// # Errors
     /// Out of memory.
@@ -198,7 +198,7 @@ impl Context {
         }
     }
 
-    /// Takes an allocation out by its first address; dropping it frees it.
+    /// Removes an allocation by its first address; dropping it frees the memory.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
@@ -238,7 +238,7 @@ impl Context {
         Error::invalid(format!("ptr: {address:#x} {what}"))
     }
 
-    /// The allocation of this context that holds an address.
+    /// The allocation of this context that contains an address.
     pub fn find(&self, address: u64) -> Option<Found> {
         self.vm.find(address).filter(|found| found.context == self.id)
     }

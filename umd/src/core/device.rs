@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices and sub-devices: parts of the GPU, with engines and a share of the memory of their own.
 //!
-//! They share everything else, the address space too: what was allocated for one can be used by all,
-//! and a loss is a loss for all.
+//! They share everything else, including the address space: all of them can use memory that was allocated for
+//! one, and a loss affects all.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,13 +20,13 @@ use crate::settings::{Hierarchy, Settings};
 use crate::vm::Vm;
 use crate::vm::budget::Budget;
 
-/// A device, or a part of one. It lives as long as the process.
+/// A device or a sub-device. It lives as long as the process.
 pub struct Device {
     gpu: &'static Gpu,
     number: u32,
-    /// The device that this is a part of, as far as applications are told.
+    /// The device of which applications see this as a sub-device.
     parent: Option<&'static Device>,
-    /// The number of the part.
+    /// The number of the sub-device.
     part: u32,
     parts: OnceLock<Vec<&'static Device>>,
     /// Its engine classes; the index is the command queue group ordinal.
@@ -35,7 +35,7 @@ pub struct Device {
     budget: &'static Budget,
     uuid: [u8; 16],
     raw: OnceLock<ze_device_handle_t>,
-    /// System management's view of it; made by the first question.
+    /// System management's view of it; made on first use.
     sysman: OnceLock<Sysman>,
 }
 
@@ -46,15 +46,15 @@ object!(ze_device_handle_t => &'static Device, Kind::Device);
 pub struct Devices {
     /// The answer of zeDeviceGet.
     pub listed: Vec<&'static Device>,
-    /// Devices that are no part of another one.
+    /// Devices that are not sub-devices of another one.
     pub roots: Vec<&'static Device>,
 }
 
 impl Devices {
-    /// Opens the GPU, unless the settings show nothing of it, and makes its devices.
+    /// Opens the GPU, unless the settings hide it, and makes its devices.
     ///
     /// # Errors
-    /// What the kernel answers, or OUT_OF_HOST_MEMORY.
+    /// The kernel's errors, or OUT_OF_HOST_MEMORY.
     pub fn open(settings: &Settings) -> Result<Self> {
         let shown = topology::shown(settings);
         if shown.is_empty() {
@@ -110,7 +110,7 @@ impl Maker<'_> {
         let (info, engines) = (self.gpu.info(), self.gpu.engines());
         let share = topology::share(self.settings, info, engines, shown, part);
         let number = self.made.len() as u32;
-        // The same in every process and run, whatever is shown beside it.
+        // The same in every process and run, whichever other devices are shown.
         let mut uuid = info.uuid;
         uuid[15] ^= shown.root as u8;
         uuid[14] ^= part.map_or(0, |part| part as u8 + 1);
@@ -155,38 +155,38 @@ impl Device {
         self.gpu
     }
 
-    /// Its place in [`Gpu::devices`].
+    /// Its index in [`Gpu::devices`].
     #[inline]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The device that this is a part of.
+    /// The device of which this is a sub-device.
     pub fn parent(&self) -> Option<&'static Device> {
         self.parent
     }
 
-    /// The number that it has among the parts of its parent.
+    /// Its number among the sub-devices of its parent.
     pub fn part(&self) -> u32 {
         self.part
     }
 
-    /// Its parts.
+    /// Its sub-devices.
     pub fn parts(&self) -> &[&'static Device] {
         self.parts.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it is `other` or a part of it.
+    /// Whether it is `other` or a sub-device of it.
     #[inline]
     pub fn is_within(&self, other: &Device) -> bool {
         std::ptr::eq(self, other) || self.parent.is_some_and(|parent| std::ptr::eq(parent, other))
     }
 
-    /// Names it for people where there is more than one: " of device 1.0".
+    /// A suffix for messages that names it if there is more than one: " of device 1.0".
     pub fn suffix(&self) -> String {
         let devices = self.gpu.devices();
         let root = self.parent.map_or(self, |parent| parent);
-        // Numbers count parts too.
+        // Numbers count sub-devices, too.
         let mut roots = devices.iter().filter(|it| it.parent.is_none());
         let index = roots.position(|it| std::ptr::eq(*it, root)).unwrap_or(0);
         match self.parent {
@@ -206,12 +206,12 @@ impl Device {
         self.gpu.backend().can_export()
     }
 
-    /// The facts that the back end gives of the GPU.
+    /// The GPU's properties from the back end.
     pub fn info(&self) -> &DeviceInfo {
         self.gpu.info()
     }
 
-    /// Names it, the same in all processes and in later runs.
+    /// Its UUID, which is the same in all processes and in later runs.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
@@ -237,7 +237,7 @@ impl Device {
         self.share.execution_units
     }
 
-    /// Its memory, and what is taken of it.
+    /// Its memory, and the part in use.
     pub fn budget(&self) -> &'static Budget {
         self.budget
     }
@@ -247,7 +247,7 @@ impl Device {
         self.gpu.target()
     }
 
-    /// Host and device clock at one moment.
+    /// Host and device clock at the same moment.
     ///
     /// # Errors
     /// Those of [`Gpu::clock`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The driver: there is one, made by the first zeInit, and it stays until the process ends.
+//! The driver object. There is one, made by the first zeInit, and it lives until the process ends.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -32,10 +32,10 @@ object!(ze_driver_handle_t => Driver, Kind::Driver);
 static DRIVER: OnceLock<ze_driver_handle_t> = OnceLock::new();
 
 impl Driver {
-    /// Makes the driver, once, with all its devices. A failure is not kept: the next call tries again.
+    /// Makes the driver once, with all its devices. After a failure the next call tries again.
     ///
     /// # Errors
-    /// What stands in the way of opening the device.
+    /// The reason why the device cannot be opened.
     pub fn init() -> Result<ze_driver_handle_t> {
         static ONCE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _one = ONCE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,17 +68,17 @@ impl Driver {
         DRIVER.get().copied()
     }
 
-    /// The devices that zeDeviceGet answers.
+    /// The devices of zeDeviceGet.
     pub fn devices(&self) -> &[&'static Device] {
         &self.devices.listed
     }
 
-    /// The devices that are no part of another one.
+    /// The devices that are not sub-devices of another one.
     pub fn roots(&self) -> &[&'static Device] {
         &self.devices.roots
     }
 
-    /// Every device and sub-device, those that zeDeviceGet answers first.
+    /// Every device and sub-device, beginning with those of zeDeviceGet.
     pub fn all_devices(&self) -> impl Iterator<Item = &'static Device> {
         let all = self.devices.roots.first().map_or(&[][..], |root| root.gpu().devices());
         let listed = &self.devices.listed;
@@ -86,7 +86,7 @@ impl Driver {
         listed.iter().chain(all.iter().filter(move |it| !is_listed(it))).copied()
     }
 
-    /// Makes a context of all devices, and its handle. Those that zeDeviceGet answers come first.
+    /// Makes a context of all devices, beginning with those of zeDeviceGet, and its handle.
     ///
     /// # Errors
     /// Those of [`Context::create`].
@@ -95,8 +95,8 @@ impl Driver {
         Context::create(&devices)
     }
 
-    /// The context that an application gets without making one. The first call makes it, and so does
-    /// the next one after the application has destroyed it.
+    /// The context that an application gets without creating one. The first call makes it, and so does the next
+    /// call after the application has destroyed it.
     ///
     /// # Errors
     /// Those of [`Context::create`].
@@ -115,10 +115,10 @@ impl Driver {
         Ok(context)
     }
 
-    /// The application has destroyed a context. If it was the default one, there is none now.
+    /// Called when the application has destroyed a context. If it was the default one, there is none now.
     pub fn context_destroyed(&self, context: ze_context_handle_t) {
         let null = std::ptr::null_mut();
-        // Fails for every other context.
+        // This fails for every other context.
         let _ = self.default_context.compare_exchange(
             context.0,
             null,
@@ -127,7 +127,7 @@ impl Driver {
         );
     }
 
-    /// The driver's version: a byte each of major and minor, two of patch level.
+    /// The driver's version: one byte each for major and minor, two for the patch level.
     pub fn version() -> u32 {
         let part = |text: &str| text.parse::<u32>().unwrap_or(0);
         (part(env!("CARGO_PKG_VERSION_MAJOR")) << 24)
@@ -135,7 +135,7 @@ impl Driver {
             | part(env!("CARGO_PKG_VERSION_PATCH"))
     }
 
-    /// Identifies this version of the driver.
+    /// A UUID that identifies this version of the driver.
     pub fn uuid() -> [u8; 16] {
         let mut uuid = [0; 16];
         uuid[..12].copy_from_slice(&UUID);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event pools: the object behind the handle. Events are objects of [`crate::sync::event`], since
-//! lists work with them.
+//! Event pools: the object behind the handle. Events are objects of [`crate::sync::event`], since lists use
+//! them.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub struct Pool {
     context: Arc<Context>,
     shared: Arc<Shared>,
     flags: ze_event_pool_flags_t,
-    /// Set for pools of counter-based events.
+    /// The flags of a pool of counter-based events; none for regular events.
     counter_based: Option<ze_event_counter_based_flags_t>,
     places: Arc<EventPool>,
 }
 
 object!(ze_event_pool_handle_t => Pool, Kind::EventPool);
 
-/// The pool flags that ask for times.
+/// The pool flags that request timestamps.
 const TIMESTAMPS: ze_event_pool_flags_t =
     ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP
         .union(ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP);
@@ -58,7 +58,7 @@ impl Pool {
         Ok(Self { context: context.clone(), shared, flags, counter_based, places })
     }
 
-    /// Gives the pool its name in the hang report: its handle.
+    /// Sets the pool's name in the hang report, which is its handle.
     pub fn name(&self, raw: ze_event_pool_handle_t) {
         names::name_pool(&self.places, || format!("{:p}", raw.0));
     }
@@ -107,7 +107,7 @@ impl Pool {
         Ok(Event::new(&self.shared, kind, traits, Some(self.places.clone())))
     }
 
-    /// Counter-based events of a pool with the IPC flag have it too.
+    /// The flags of the pool's counter-based events, which have the IPC flag if the pool has it.
     fn counter_based_flags(&self) -> ze_event_counter_based_flags_t {
         let ipc = ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
         match self.counter_based {
@@ -119,8 +119,8 @@ impl Pool {
     /// A handle by which other processes open the pool.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: it was created without the IPC flag, or opened itself. UNSUPPORTED_FEATURE:
-    /// it holds counter-based events, which are shared one by one. OUT_OF_HOST_MEMORY.
+    /// INVALID_ARGUMENT: it was created without the IPC flag, or is itself opened from another process.
+    /// UNSUPPORTED_FEATURE: it has counter-based events, which are shared one by one. OUT_OF_HOST_MEMORY.
     pub fn share(&self) -> Result<Handle> {
         if !self.flags.contains(IPC) {
             let flag = "ZE_EVENT_POOL_FLAG_IPC";
@@ -150,7 +150,7 @@ impl Pool {
         Ok(Self { context: context.clone(), shared, flags, counter_based: None, places })
     }
 
-    /// Whether it is another process's.
+    /// Whether it belongs to another process.
     pub fn is_opened(&self) -> bool {
         self.places.import().is_some()
     }

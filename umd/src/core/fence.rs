@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fences: a value of a queue's counter, taken when lists are executed with the fence.
+//! Fences. A fence is a value of a queue's counter, taken when lists are executed with the fence.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::sync::wait::{self, Suspicion};
 pub struct Fence {
     shared: Arc<Shared>,
     cell: Cell,
-    /// The value at which it is signalled, when lists were executed with it since the last reset.
+    /// The value at which it is signalled, if lists were executed with it since the last reset.
     value: Mutex<Option<u64>>,
     taken: Condvar,
 }
 
 object!(ze_fence_handle_t => Fence, Kind::Fence);
 
-/// Longest sleep between two looks; keeps the time of a wait away from overflows.
+/// The longest sleep between two looks, which keeps the time of a wait from overflowing.
 const SLEEP: Duration = Duration::from_secs(3600);
 
 impl Fence {
@@ -63,7 +63,7 @@ impl Fence {
         self.taken.notify_all();
     }
 
-    /// It is not signalled, whatever is still to come.
+    /// Resets it, so that it is not signalled by earlier executions.
     pub fn reset(&self) {
         *self.value() = None;
     }
@@ -82,7 +82,7 @@ impl Fence {
             if let Some(value) = *current {
                 break value;
             }
-            // Before the end is looked for: a thread that wakes late may have missed both.
+            // Read before the check for the end, since a thread that wakes late may have missed both.
             let suspect = suspicion.left();
             if suspect == Some(0) {
                 suspicion.tell(Waiting::Fence);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The GPU: one function of the hardware, what the kernel says of it, and the VM that all contexts
-//! share. Level Zero's devices are parts of it (`device.rs`).
+//! The GPU: one function of the hardware, its properties from the kernel, and the VM that all contexts share.
+//! Level Zero's devices are parts of it (`device.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -33,17 +33,17 @@ pub struct Gpu {
 #[derive(Default)]
 struct Current {
     vm: Weak<Vm>,
-    /// Contexts that have not been destroyed.
+    /// Number of contexts that have not been destroyed.
     contexts: usize,
-    /// The last VM was lost and the application has not asked for the device's status since.
+    /// Whether the last VM was lost and the application has not asked for the device's status since.
     unnoticed_loss: bool,
 }
 
 impl Gpu {
-    /// Asks the kernel for its facts and makes the VA reservation.
+    /// Queries the kernel for its properties and makes the VA reservation.
     ///
     /// # Errors
-    /// What the kernel answers, or OUT_OF_HOST_MEMORY.
+    /// The kernel's errors, or OUT_OF_HOST_MEMORY.
     pub fn new(backend: Arc<dyn Backend>, settings: &Settings) -> Result<Self> {
         let info: DeviceInfo = ask(&*backend, query::DEVICE)?;
         let space = Space::reserve(settings.reservation, info.va_start, info.va_end)?;
@@ -71,7 +71,7 @@ impl Gpu {
         &self.backend
     }
 
-    /// The facts that the back end gives of it.
+    /// Its properties from the back end.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -86,17 +86,17 @@ impl Gpu {
         &self.target
     }
 
-    /// Its devices and their parts, by their numbers.
+    /// Its devices and sub-devices, by their numbers.
     pub fn devices(&self) -> &[&'static Device] {
         self.devices.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Says once which devices it has.
+    /// Sets its devices, once.
     pub(super) fn set_devices(&self, devices: Vec<&'static Device>) {
         self.devices.get_or_init(|| devices);
     }
 
-    /// Host and device clock at one moment.
+    /// Host and device clock at the same moment.
     ///
     /// # Errors
     /// DEVICE_LOST if the device is gone.
@@ -107,7 +107,7 @@ impl Gpu {
     /// The VM that contexts share, for one more context; made if there is none.
     ///
     /// # Errors
-    /// DEVICE_LOST after a loss, until all contexts are destroyed and [`Gpu::status`] was asked.
+    /// DEVICE_LOST after a loss, until all contexts are destroyed and [`Gpu::status`] was called.
     pub fn enter(&self) -> Result<Arc<Vm>> {
         let mut current = self.current();
         let vm = match current.vm.upgrade() {
@@ -132,16 +132,16 @@ impl Gpu {
         self.current().vm.upgrade()
     }
 
-    /// A context with this VM is destroyed. Its objects may still exist.
+    /// Called when a context with this VM is destroyed. Its objects may still exist.
     pub fn leave(&self, vm: &Vm) {
         let mut current = self.current();
         current.contexts = current.contexts.saturating_sub(1);
         current.unnoticed_loss |= vm.is_lost();
     }
 
-    /// Whether the device works. Once all contexts of the time before a loss are destroyed, asking
-    /// makes the device usable again. Objects that the application has left behind keep the lost VM,
-    /// but nothing else waits for them.
+    /// Checks that the device works. Once all contexts from before a loss are destroyed, this call makes the
+    /// device usable again. Objects that the application has left behind keep the lost VM, but nothing else
+    /// waits for them.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -190,7 +190,7 @@ fn ask<T: FromZeros + FromBytes + IntoBytes>(backend: &dyn Backend, what: u32) -
 fn ask_bytes(backend: &dyn Backend, what: u32) -> Result<Vec<u8>> {
     let failed = |errno| Error::kernel("QUERY", errno);
     let mut arg = Query { what, ..Default::default() };
-    // SAFETY: without an address only the size is answered.
+    // SAFETY: without an address the kernel writes only the size.
     unsafe { backend.query(&mut arg) }.map_err(failed)?;
     let mut bytes = vec![0; arg.size as usize];
     arg = Query { what, size: arg.size, data: bytes.as_mut_ptr() as u64, ..Default::default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Graphs: what was appended to immediate lists while they were captured, and executable copies of it.
+//! Graphs: commands that were appended to immediate lists while these were captured, and executable copies.
 //!
 //! ```text
 //!  begin: the primary list ─► branch 0          a list that waits for a captured event ─► branch 1, …
@@ -7,8 +7,8 @@
 //!  instantiate: copies of all branches, with counters of their own, as one `list::graph::Execution`
 //! ```
 //!
-//! A branch is a regular list that stands for an immediate one. Only who appends while any graph is
-//! being captured looks at more than one number in memory.
+//! A branch is a regular list that replaces an immediate one. Unless some graph is being captured, an append only
+//! reads one number in memory for this.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -32,7 +32,7 @@ mod nested;
 
 pub use dump::Detail;
 
-/// The part of an immediate list that knows of captures.
+/// The state of an immediate list that concerns captures.
 #[derive(Default)]
 pub struct Membership(Mutex<Option<(Weak<Graph>, usize)>>);
 
@@ -46,7 +46,7 @@ impl Membership {
         self.belongs().filter(|(graph, _)| graph.state().phase == Phase::Capturing)
     }
 
-    /// The same, also while the capture is paused.
+    /// Like [`Self::find`], but also while the capture is paused.
     pub fn belongs(&self) -> Option<(Arc<Graph>, usize)> {
         let mut member = self.lock();
         let (graph, branch) = member.as_ref()?;
@@ -70,7 +70,7 @@ pub struct Graph {
     /// Whether the application has had the handle since before the capture.
     is_applications: bool,
     state: Mutex<State>,
-    /// Executable graphs that were made of it and exist.
+    /// Number of existing executable graphs of it.
     instances: AtomicUsize,
 }
 
@@ -79,14 +79,14 @@ object!(ze_graph_handle_t => Arc<Graph>, Kind::Graph);
 #[derive(Default)]
 struct State {
     phase: Phase,
-    /// The graph's handle, once something is captured.
+    /// The graph's handle, once a capture has begun.
     raw: ze_graph_handle_t,
     /// The list that the capture began with.
     primary: Option<ze_command_list_handle_t>,
     branches: Vec<Branch>,
-    /// The place at which an event was last signalled, by the address of the event.
+    /// The point at which an event was last signalled, by the address of the event.
     signals: HashMap<usize, Point>,
-    /// Waits for signals of the graph: where they were appended, what they wait for.
+    /// Waits for signals of the graph: the point at which each was appended, and the point of the signal.
     waits: Vec<(Point, Point)>,
     nodes: Vec<dump::Node>,
     callbacks: Vec<Callback>,
@@ -95,11 +95,11 @@ struct State {
 /// The state of a graph.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was captured yet.
+    /// Nothing has been captured yet.
     #[default]
     New,
     Capturing,
-    /// What is appended meanwhile is submitted. The capture's regular events are like others.
+    /// Commands that are appended meanwhile are submitted. The capture's regular events behave like others.
     Paused,
     Captured,
     /// The reason why it cannot be executed.
@@ -121,21 +121,21 @@ struct Point {
     command: usize,
 }
 
-/// The counterpart of an immediate list, or of a list of a graph that was appended.
+/// The regular list that replaces an immediate list, or a list of a graph that was appended.
 struct Branch {
     list: Arc<Regular>,
-    /// Set in a graph that was appended: lists before it in its queue, which wait for the place
-    /// where the graph begins.
+    /// For a graph that was appended: lists before it in its queue, which wait for the point at which the
+    /// graph begins.
     gates: Vec<Arc<Regular>>,
     traits: QueueTraits,
     in_order: bool,
-    /// Commands so far.
+    /// Number of commands so far.
     commands: usize,
-    /// Commands up to the last one that does work, or that made the branch.
+    /// Number of commands up to the last one that does work, or that made the branch.
     work: usize,
 }
 
-/// A function of the application's that is called when the graph is destroyed.
+/// A function of the application that is called when the graph is destroyed.
 #[derive(Clone, Copy)]
 pub struct Callback {
     /// The function.
@@ -144,7 +144,7 @@ pub struct Callback {
     pub data: *mut c_void,
 }
 
-/// Graphs that are being captured. Appends ask `core::list::special` whether there are any.
+/// Graphs that are being captured. Appends check by `core::list::special` whether there are any.
 static CAPTURES: Mutex<Vec<Weak<Graph>>> = Mutex::new(Vec::new());
 
 fn captures() -> Vec<Arc<Graph>> {
@@ -153,7 +153,7 @@ fn captures() -> Vec<Arc<Graph>> {
 }
 
 impl Graph {
-    /// An empty graph: one that the application asked for, or one that a capture needs.
+    /// An empty graph, for the application or for a capture.
     pub fn create(context: &Arc<Context>, is_applications: bool) -> Arc<Self> {
         Arc::new(Self {
             context: context.clone(),
@@ -186,7 +186,7 @@ impl Graph {
         primary.ok_or_else(|| Error::invalid("hGraph: nothing was captured into the graph"))
     }
 
-    /// Whether it holds no commands.
+    /// Whether it contains no commands.
     ///
     /// # Errors
     /// INVALID_GRAPH.
@@ -196,7 +196,7 @@ impl Graph {
         Ok(state.branches.iter().all(|it| it.commands == 0))
     }
 
-    /// Has a function called when the graph is destroyed.
+    /// Registers a function that is called when the graph is destroyed.
     pub fn on_destruction(&self, callback: Callback) {
         self.state().callbacks.push(callback);
     }
@@ -210,19 +210,19 @@ impl Graph {
             let code = ze_result_t::ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
             return Err(Error::new(code, "hGraph: it is being captured"));
         }
-        // The specification wants them to be destroyed before. Intel's driver does not look, and they
-        // have copies of all that they execute.
+        // The specification requires that they are destroyed earlier. Intel's driver does not check that, and
+        // they have copies of everything that they execute.
         if self.instances.load(Ordering::Relaxed) != 0 {
             warn_once!("hGraph: an executable graph of it was not destroyed");
         }
         Ok(())
     }
 
-    /// Ends the graph, whose handle is gone, and tells who asked to be told.
+    /// Ends the graph, whose handle is destroyed, and calls the registered functions.
     pub fn destroy(&self) {
         let callbacks = std::mem::take(&mut *self.state()).callbacks;
         for Callback { function, data } in callbacks {
-            // SAFETY: the application has passed the function to be called with this argument.
+            // SAFETY: the application has registered the function to be called with this argument.
             unsafe { function(data) };
         }
     }
@@ -267,7 +267,7 @@ impl Graph {
 }
 
 impl State {
-    /// The lists of all branches, each behind its gates. The first branch has none.
+    /// The lists of all branches, each after its gates. The first branch has no gates.
     fn lists(&self) -> Vec<&Regular> {
         let mut lists = Vec::with_capacity(self.branches.len());
         for branch in &self.branches {
@@ -288,8 +288,8 @@ fn invalid_graph(text: &'static str) -> Error {
     Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_GRAPH, text)
 }
 
-// SAFETY: the pointer is only handed to the function, which the application has written to be called
-// by whatever thread destroys the graph.
+// SAFETY: the pointer is only passed to the function, which any thread that destroys the graph may call by
+// the application's contract.
 unsafe impl Send for Callback {}
 
 /// An executable graph.
@@ -303,12 +303,12 @@ pub struct Executable {
 object!(ze_executable_graph_handle_t => Executable, Kind::ExecutableGraph);
 
 impl Executable {
-    /// The graph that it was made of.
+    /// The graph that it was made from.
     pub fn source(&self) -> ze_graph_handle_t {
         self.raw
     }
 
-    /// The execution of it on an immediate list.
+    /// Its execution for an immediate list.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: the list is not like the one that was captured.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images: texels in memory, row after row, and a descriptor that kernels are given the address of.
+//! Images: texels in memory, row after row, and a descriptor whose address kernels get.
 //!
 //! The layout is linear (`device/SPEC.md`, chapter "Images and samplers"), so a copy of an image is
 //! a copy of rows of bytes.
@@ -32,9 +32,9 @@ pub struct Image {
     texels: Arc<Texels>,
     block: Block,
     shape: Shape,
-    /// Kernels may write it.
+    /// Whether kernels may write it.
     writable: bool,
-    /// Kernels may be given its number in place of its handle.
+    /// Whether kernels may get its number instead of its handle.
     bindless: bool,
 }
 
@@ -46,12 +46,11 @@ struct Texels {
     bytes: u64,
     row_pitch: u64,
     slice_pitch: u64,
-    /// Identifies the memory, as with allocations.
+    /// The id of the memory, as of allocations.
     id: u64,
-    /// It can be had as a file.
+    /// Whether it can be exported as a file.
     exportable: bool,
-    /// The memory and what it takes of the device's share, unless it is an allocation of the
-    /// application's.
+    /// The memory and its charge to the device's share, unless it is an allocation of the application.
     memory: Option<(Mapping, Charge)>,
 }
 
@@ -66,18 +65,18 @@ pub struct Shape {
     pub size: [u32; 3],
 }
 
-/// The options of an image beside its shape.
+/// The options of an image besides its shape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits {
-    /// Kernels may write it.
+    /// Whether kernels may write it.
     pub writable: bool,
-    /// Kernels may be given its number in place of its handle.
+    /// Whether kernels may get its number instead of its handle.
     pub bindless: bool,
-    /// The sampler that its number stands for, too.
+    /// The sampler that its number includes.
     pub sampler: u32,
-    /// Memory of the application's to use.
+    /// The application's memory to use for it, if any.
     pub user: Option<u64>,
-    /// Pitches of that memory, in bytes, where the application chooses them; else zero.
+    /// Pitches of that memory in bytes, if the application chooses them; otherwise zero.
     pub pitches: [u64; 2],
 }
 
@@ -147,18 +146,18 @@ impl Shape {
         u64::from(self.size[0]) * u64::from(self.format.texel_bytes)
     }
 
-    /// Whether it has rows, one below the other.
+    /// Whether it has rows below each other: 2D, 2D arrays and 3D.
     fn is_flat(&self) -> bool {
         matches!(self.kind, kind::D2 | kind::D2_ARRAY | kind::D3)
     }
 
-    /// Pitches of rows and slices that the device likes.
+    /// The device's preferred pitches of rows and slices, in bytes.
     fn pitches(&self) -> [u64; 2] {
         let row = if self.is_flat() { row_pitch(self.row_bytes()) } else { self.row_bytes() };
         [row, row * u64::from(self.size[1])]
     }
 
-    /// Bytes from the first to the last, with these pitches.
+    /// Bytes from the first to the last texel, with these pitches.
     fn span(&self, [row, slice]: [u64; 2]) -> Option<u64> {
         let slices = slice.checked_mul(u64::from(self.size[2] - 1))?;
         let rows = row.checked_mul(u64::from(self.size[1] - 1))?;
@@ -166,18 +165,18 @@ impl Shape {
     }
 }
 
-/// Bytes from row to row for rows of `bytes`.
+/// The row pitch in bytes for rows of `bytes` bytes.
 pub fn row_pitch(bytes: u64) -> u64 {
     bytes.next_multiple_of(ROW_ALIGN)
 }
 
 impl Image {
-    /// Makes an image and its memory from `source`, of the share of `device`, or an image over memory of
-    /// the application's.
+    /// Makes an image and its memory from `source`, charged to the share of `device`, or an image over memory of
+    /// the application.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT, INVALID_SIZE: the application's memory does not hold it, or the file does not;
-    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    /// INVALID_ARGUMENT, INVALID_SIZE: the application's memory or the file is too small; OUT_OF_DEVICE_MEMORY,
+    /// OUT_OF_HOST_MEMORY, DEVICE_LOST.
     pub fn create(
         context: &Arc<Context>,
         device: &Device,
@@ -197,7 +196,7 @@ impl Image {
         Self::over(context, shape, traits, Arc::new(texels))
     }
 
-    /// Makes a view: the same texels by another descriptor.
+    /// Makes a view: the same texels with another descriptor.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: other extents, or texels of another size; out of memory.
@@ -265,7 +264,7 @@ impl Image {
         self.writable
     }
 
-    /// Whether kernels may be given its number.
+    /// Whether kernels may get its number.
     pub fn is_bindless(&self) -> bool {
         self.bindless
     }

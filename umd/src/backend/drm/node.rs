@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The render node: finds the module's among those of the machine, and makes calls on it.
+//! The render node: finds a node of tally.ko on this machine, and makes calls on it.
 
 use std::ffi::{c_char, c_int, c_ulong};
 use std::fs::{self, File, OpenOptions};
@@ -66,13 +66,13 @@ pub(super) struct Node(File);
 /// The first render node, by number, that belongs to Tally and can be opened.
 ///
 /// # Errors
-/// What is missing, as a sentence.
+/// A sentence that says what is missing.
 pub(super) fn find() -> std::result::Result<Node, String> {
     let entries = fs::read_dir(FOLDER).into_iter().flatten();
     first(&in_order(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())))
 }
 
-/// The first of these files that is a render node of Tally's and can be opened.
+/// The first of these files that is a Tally render node and can be opened.
 fn first(paths: &[PathBuf]) -> std::result::Result<Node, String> {
     let mut refused = Vec::new();
     for path in paths {
@@ -102,7 +102,7 @@ impl Node {
     /// Opens a node.
     ///
     /// # Errors
-    /// A sentence: it cannot be opened, or is not Tally's, or speaks another major version.
+    /// A sentence: it cannot be opened, is not a Tally, or has another major version.
     fn open(path: &Path) -> std::result::Result<Self, String> {
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
@@ -118,7 +118,7 @@ impl Node {
         self.0.as_raw_fd()
     }
 
-    /// Bytes of this file's buffers that have memory, as the kernel's fdinfo tells.
+    /// Resident bytes of this file's buffers, from the kernel's fdinfo.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         resident(&fs::read_to_string(format!("/proc/self/fdinfo/{}", self.raw())).ok()?)
     }
@@ -149,7 +149,7 @@ impl Node {
         // SAFETY: this request takes this struct; `name_len` bytes may be written at `name`, and
         // nothing where the length is 0.
         unsafe { self.ioctl(DRM_IOCTL_VERSION, &raw mut version) }?;
-        // What the kernel says is the whole length, which may be more than was written.
+        // The kernel returns the whole length, which may be more than was written.
         let name = &name[..version.name_len.min(name.len())];
         Ok((String::from_utf8_lossy(name).into_owned(), version.major, version.minor))
     }
@@ -161,7 +161,7 @@ impl Node {
             .map_err(|error| errno("GEM_CLOSE", &error))
     }
 
-    /// A DMA-BUF of a buffer, which keeps its memory; writable only if asked for.
+    /// A DMA-BUF of a buffer, which keeps the buffer's memory; writable only if `writable` is set.
     pub(super) fn export(&self, handle: u32, writable: bool) -> Result<OwnedFd> {
         let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
         let flags = (libc::O_CLOEXEC | access) as u32;
@@ -176,12 +176,12 @@ impl Node {
     /// The handle of a DMA-BUF's buffer: the one that this file has for it already, or a new one.
     pub(super) fn import(&self, file: BorrowedFd<'_>) -> Result<u32> {
         let mut arg = Prime { handle: 0, flags: 0, fd: file.as_raw_fd() };
-        // SAFETY: as above.
+        // SAFETY: this request takes this struct, which holds no address.
         match unsafe { self.ioctl(DRM_IOCTL_PRIME_FD_TO_HANDLE, &raw mut arg) } {
             Ok(()) => Ok(arg.handle),
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Err(Errno::NoMemory),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(Errno::NoDevice),
-            // Another device's, or no DMA-BUF at all.
+            // It belongs to another device, or is not a DMA-BUF.
             Err(_) => Err(Errno::Invalid),
         }
     }
@@ -189,21 +189,21 @@ impl Node {
     /// One of Tally's ioctls.
     ///
     /// # Errors
-    /// Those that `UAPI.md` names, but never EINTR: each may be called again with the same struct, since
-    /// times are absolute and a call that fails has changed nothing.
+    /// Those of `UAPI.md`, except EINTR: an interrupted call is repeated with the same struct, since times
+    /// are absolute and a call that fails has changed nothing.
     ///
     /// # Safety
-    /// The addresses in `arg` are what `UAPI.md` asks for.
+    /// The addresses in `arg` are valid as `UAPI.md` requires.
     pub(super) unsafe fn call<T: Ioctl>(&self, arg: &mut T) -> Result {
-        // SAFETY: the request says the size of the struct; the caller vouches for what is in it.
+        // SAFETY: the request contains the size of the struct; the caller vouches for its content.
         unsafe { self.ioctl(c_ulong::from(T::REQUEST), ptr::from_mut(arg)) }
             .map_err(|error| errno(T::NAME, &error))
     }
 
     /// # Safety
-    /// `arg` is what the request takes.
+    /// `arg` is the struct of the request, with valid addresses in it.
     unsafe fn ioctl<T>(&self, request: c_ulong, arg: *mut T) -> io::Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees that `arg` fits the request.
         uninterrupted(|| match unsafe { libc::ioctl(self.raw(), request, arg) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -211,7 +211,7 @@ impl Node {
     }
 }
 
-/// Resident memory by the text of an fdinfo, in bytes. Without a resident buffer the line may be missing.
+/// The resident memory in the text of an fdinfo, in bytes. Without a resident buffer the line may be missing.
 fn resident(fdinfo: &str) -> Option<u64> {
     let value = fdinfo.lines().find_map(|line| line.strip_prefix("drm-resident-memory:"));
     let mut words = value.unwrap_or("0").split_whitespace();
@@ -224,7 +224,7 @@ fn resident(fdinfo: &str) -> Option<u64> {
     }
 }
 
-/// An address as sysfs writes it: `0000:00:0d.0`.
+/// Parses a PCI address in the form of sysfs: `0000:00:0d.0`.
 fn pci_address(text: &str) -> Option<[u32; 4]> {
     let (domain, rest) = text.split_once(':')?;
     let (bus, rest) = rest.split_once(':')?;
@@ -233,7 +233,7 @@ fn pci_address(text: &str) -> Option<[u32; 4]> {
     Some([number(domain)?, number(bus)?, number(device)?, number(function)?])
 }
 
-/// Whether this module can be talked to. Minor versions only add, and nothing of later ones is used.
+/// Checks that the driver can use this module. Minor versions only add, and nothing of later ones is used.
 fn accept(name: &str, major: c_int, minor: c_int) -> std::result::Result<(), String> {
     if name != DRIVER_NAME {
         return Err(format!("the driver is {name}"));
@@ -246,7 +246,7 @@ fn accept(name: &str, major: c_int, minor: c_int) -> std::result::Result<(), Str
     Ok(())
 }
 
-/// Calls again what a signal has interrupted.
+/// Repeats a call until no signal interrupts it.
 fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match call() {
@@ -261,7 +261,7 @@ pub(super) fn last_errno(what: &str) -> Errno {
     errno(what, &io::Error::last_os_error())
 }
 
-/// An error as `UAPI.md` knows it. The core and mmap have a few of their own.
+/// An error as one of `UAPI.md`. The DRM core and mmap have a few of their own.
 fn errno(what: &str, error: &io::Error) -> Errno {
     let raw = error.raw_os_error().unwrap_or(0);
     Errno::from_raw(raw).unwrap_or_else(|| match raw {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watchers: objects that are told of a VM's end without sleeping in SEM_WAIT.
+//! Watchers: objects that are notified of a VM's end without sleeping in SEM_WAIT.
 //!
-//! They need not be told of signals, because the module wakes all sleepers on a cell, in every process.
-//! But it tells only sleepers that a VM is lost. So for each VM that is watched a thread sleeps with
-//! it, on a word that is never written, until the VM is lost or destroyed.
+//! They need no notification of signals, because the module wakes all sleepers on a cell, in every process.
+//! But the module reports the loss of a VM only to sleepers. So for each watched VM a thread sleeps on a word
+//! that is never written, until the VM is lost or destroyed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::node::{GemClose, Node};
 use crate::backend::{Result, Watcher};
 use crate::process;
 
-/// Pause before a watch that could not sleep tries to again.
+/// Pause before a guard that could not sleep tries again.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// All watchers.
@@ -29,9 +29,9 @@ pub(super) struct Watches(Arc<Mutex<All>>);
 struct All {
     /// The last number given to a watch or a guard.
     last: u64,
-    /// Numbers of the threads that sleep, by VM. A VM's id may be given again; these are not.
+    /// Numbers of the sleeping threads (guards), by VM. A VM's id may be reused; these numbers are not.
     guards: HashMap<u32, u64>,
-    /// For each number: the guard, and the watcher that is told.
+    /// For each watch: the guard, and the watcher to notify.
     watches: HashMap<u64, (u64, Arc<dyn Watcher>)>,
 }
 
@@ -47,7 +47,7 @@ impl Watches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells `watcher` when the VM is lost or destroyed; at once, if it is.
+    /// Notifies `watcher` when the VM is lost or destroyed; at once, if it is already.
     ///
     /// # Errors
     /// ENOMEM: no buffer or thread.
@@ -73,14 +73,14 @@ impl Watches {
         drop(gone);
     }
 
-    /// The VM is about to be destroyed: its id may soon be another's.
+    /// Called before the VM is destroyed, since another VM may then get its id.
     pub(super) fn vm_ends(&self, vm: u32) {
         self.lock().guards.remove(&vm);
     }
 
     fn start(&self, node: &Arc<Node>, vm: u32, guard: u64) -> Result {
         let mut create = BoCreate { size: PAGE_SIZE, ..Default::default() };
-        // SAFETY: no field is an address.
+        // SAFETY: the struct has no address.
         unsafe { node.call(&mut create) }?;
         let (own, sleeper) = (self.clone(), node.clone());
         let thread = thread::Builder::new().name("tally-watch".into());
@@ -96,7 +96,7 @@ impl Watches {
         })
     }
 
-    /// Whether the id is still that of the VM that the guard was started for.
+    /// Whether the id still belongs to the VM that the guard was started for.
     fn is_guard(&self, vm: u32, guard: u64) -> bool {
         self.lock().guards.get(&vm) == Some(&guard)
     }
@@ -106,13 +106,13 @@ impl Watches {
         if all.guards.get(&vm) == Some(&guard) {
             all.guards.remove(&vm);
         }
-        // Locked until all are told: who has removed its watch is not called any more.
+        // Locked until all are notified, so that a watcher whose watch was removed is not called any more.
         all.watches.values().filter(|(its, _)| *its == guard).for_each(|(_, it)| it.lost());
     }
 }
 
-/// Sleeps until the VM, or the device, is no more. Closes the buffer. `is_its` says whether the id is still
-/// the VM's.
+/// Sleeps until the VM or the device is gone, then closes the buffer. `is_its` says whether the id still
+/// belongs to the VM.
 fn sleep_with(node: &Node, vm_id: u32, handle: u32, is_its: impl Fn() -> bool) {
     let compare = Compare::GreaterEqual as u32;
     let entry = SemWaitEntry { handle, compare, offset: 0, value: u64::MAX };
@@ -134,14 +134,14 @@ fn sleep_with(node: &Node, vm_id: u32, handle: u32, is_its: impl Fn() -> bool) {
     close(node, handle);
 }
 
-/// Calls `sleep` until it says that the VM or the device is no more, and `pause` after any other answer:
-/// memory that runs short for a moment is the end of no VM. `pause` says whether to go on.
+/// Calls `sleep` until it reports that the VM or the device is gone, and `pause` after any other answer, since
+/// a momentary lack of memory does not end a VM. `pause` returns whether to continue.
 fn until_the_end(mut sleep: impl FnMut() -> Result, mut pause: impl FnMut() -> bool) {
     while !matches!(sleep(), Err(Errno::Io | Errno::NoEntry | Errno::NoDevice)) && pause() {}
 }
 
 fn close(node: &Node, handle: u32) {
-    // A device that is gone has no handles either.
+    // This fails if the device is gone, and then there is no handle to close.
     let _ = node.gem_close(GemClose { handle, pad: 0 });
 }
 

@@ -11,18 +11,18 @@ use super::buffer::Buffer;
 use super::memory::{Part, protection};
 use crate::backend::Result;
 
-/// Most pieces in all. Linux lets a process have 65,530 mappings by default, and the program needs some. An
-/// allocation is two pieces, its memory and the zeros behind it, which leave no hole between allocations.
+/// The most pieces of all VMs. Linux allows a process 65,530 mappings by default, and the program needs some.
+/// An allocation is two pieces: its memory, and the zeros after it, which leave no hole between allocations.
 const MAX_PIECES: usize = 56 << 10;
 
 /// The object that is mapped.
 #[derive(Clone)]
 pub(super) enum Kind {
-    /// A buffer from an offset on.
+    /// A buffer, from an offset on.
     Buffer { buffer: Arc<Buffer>, offset: u64 },
-    /// The caller's own memory, where it is anyway.
+    /// The caller's own memory, at its own address.
     User,
-    /// Memory of no buffer.
+    /// Memory without a buffer.
     Null,
 }
 
@@ -35,7 +35,7 @@ struct Binding {
 }
 
 impl Binding {
-    /// The part from `skip` on, of `size` bytes.
+    /// The part of `size` bytes from `skip` on.
     fn part(&self, skip: u64, size: u64) -> Self {
         let kind = match &self.kind {
             Kind::Buffer { buffer, offset } => {
@@ -75,7 +75,7 @@ impl Bindings {
         let mut covered = address;
         for (start, binding) in self.overlapping(address, size) {
             let Kind::Buffer { buffer: bound, offset: from } = &binding.kind else { return false };
-            // Both sides of the offsets' comparison are moved to stay above 0.
+            // The terms of the comparison are rearranged so that both sides stay above 0.
             let same = Arc::ptr_eq(bound, buffer) && from + address == offset + start;
             if start > covered || !same || binding.access != access {
                 return false;
@@ -100,7 +100,7 @@ impl Bindings {
     /// Maps a range.
     ///
     /// # Errors
-    /// EEXIST, EFAULT (user memory that is not there), ENOSPC, ENOMEM.
+    /// EEXIST, EFAULT (user memory that does not exist), ENOSPC, ENOMEM.
     pub(super) fn map(
         &mut self,
         vm: u32,
@@ -119,7 +119,7 @@ impl Bindings {
             Kind::Buffer { buffer, offset } => {
                 let part = Part { offset: *offset, size, access, at: Some(address) };
                 if let Err(errno) = buffer.extent().map(part) {
-                    // A failure may have left a hole that others could fall into.
+                    // A failure may have left a hole in which the system could place other mappings.
                     reserve(address, size)?;
                     return Err(errno);
                 }
@@ -135,7 +135,7 @@ impl Bindings {
     /// Unmaps whatever a VM has in a range.
     ///
     /// # Errors
-    /// ENOMEM, ENOSPC: what is mapped stays.
+    /// ENOMEM, ENOSPC: the mappings stay.
     pub(super) fn unmap(&mut self, vm: u32, address: u64, size: u64) -> Result {
         let end = address + size;
         let found: Vec<u64> = self
@@ -163,7 +163,7 @@ impl Bindings {
     }
 }
 
-/// Puts the reservation back: nothing is mapped there, and the system places nothing there.
+/// Restores the reservation: nothing is mapped in the range, and the system places nothing there.
 fn reserve(address: u64, size: u64) -> Result {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: replaces what this kernel mapped in the caller's VA reservation,

@@ -10,13 +10,13 @@ use tally_uapi::ioctl::bind_flag;
 use super::memory::{Extent, Part};
 use crate::backend::Result;
 
-/// Bytes of a view: what a driver cuts its cells from lies in few of them.
+/// Bytes of a view. It is large enough that a driver's cells need few of them.
 const VIEW: u64 = 2 << 20;
 
-/// A buffer. Its memory goes back when the last handle and binding are gone.
+/// A buffer. Its memory is freed with the last handle and binding.
 pub(super) struct Buffer {
     extent: Extent,
-    /// Parts that the kernel has mapped to read cells, by their number.
+    /// Parts that this kernel has mapped to read cells, by their number.
     views: Mutex<HashMap<u64, View>>,
 }
 
@@ -32,7 +32,7 @@ unsafe impl Send for View {}
 impl Drop for View {
     fn drop(&mut self) {
         // SAFETY: our own mapping; cells in it are borrowed from the buffer,
-        // which goes with it.
+        // which is being dropped with it.
         unsafe { libc::munmap(self.start.cast(), self.bytes as usize) };
     }
 }

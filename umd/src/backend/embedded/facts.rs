@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answers of QUERY DEVICE and QUERY TARGET: facts about the machine.
+//! The answers of QUERY DEVICE and QUERY TARGET: properties of the machine.
 
 use tally_device::{CLOCK_HZ, Device, machine};
 use tally_uapi::ioctl::DeviceInfo;
 
 use crate::settings::Settings;
 
-/// The embedded device is on no bus: neither number is one of PCI's.
+/// The embedded device is on no bus, so neither number is a PCI number.
 const VENDOR_ID: u32 = 0x1_7a11;
 const DEVICE_ID: u32 = 0x0001;
 
 /// Lowest address that Linux lets a process map by default.
 const VA_START: u64 = 64 << 10;
-/// End of the addresses of an x86-64 process, less the page that Linux keeps free.
+/// End of the addresses of an x86-64 process, minus the page that Linux keeps free.
 const VA_END: u64 = (1 << 47) - 4096;
 
-/// Facts that do not change.
+/// Properties that do not change.
 pub(super) struct Facts {
     pub(super) device: DeviceInfo,
     /// The answer to QUERY TARGET.
@@ -54,8 +54,8 @@ impl Facts {
 /// it has chosen once.
 const UUID: [u8; 16] = *b"Tally embedded 0";
 
-/// The machine's memory, or what is less: this process's address room, its
-/// control group's memory.
+/// The machine's memory, or the limit of this process's address space or of its
+/// control group's memory if that is less.
 fn memory_bytes() -> u64 {
     let pages = machine::sysconf(libc::_SC_PHYS_PAGES).unwrap_or(1 << 18);
     let physical = pages * machine::sysconf(libc::_SC_PAGESIZE).unwrap_or(4096);

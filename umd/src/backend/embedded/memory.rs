@@ -8,11 +8,11 @@
 //!  sharing (events)    a file of its own, a descriptor of the process that file
 //! ```
 //!
-//! A process that imports a buffer gets the file that it lies in, and can map all of it. So nothing
-//! else ever lies in a file that is exported.
+//! A process that imports a buffer gets the file that contains it, and can map all of the file. So an
+//! exported file never contains anything else.
 //!
-//! A memfd needs no file system and no /dev/shm. Where a sandbox refuses it, shared anonymous
-//! mappings take its place, and nothing can be exported.
+//! A memfd needs no file system and no /dev/shm. If a sandbox refuses it, shared anonymous mappings
+//! replace it, and nothing can be exported.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -33,7 +33,7 @@ pub(super) use backing::{Part, protection};
 use files::Files;
 use pool::Pool;
 
-/// Bytes of a pool: address room, not memory.
+/// Bytes of a pool: address space, not memory.
 const POOL: u64 = 4 << 30;
 
 /// All memory of the device.
@@ -43,20 +43,20 @@ pub(super) struct Memory {
     files: Files,
 }
 
-/// The memory of a buffer. Its content is zero when it is made; freed on drop.
+/// The memory of a buffer. It is zero when it is made, and freed on drop.
 pub(super) struct Extent {
     pages: Pages,
     size: u64,
-    /// The account that it is counted in, if it is counted here.
+    /// The memory that it is counted in, if it is counted here.
     counted: Option<Arc<Memory>>,
 }
 
 enum Pages {
-    /// A part of a pool from an offset on.
+    /// A part of a pool, from an offset on.
     Pool { memory: Arc<Memory>, pool: Arc<Pool>, offset: u64 },
-    /// All of a backing. `sealed_later`: others may only read it once it was exported.
+    /// A whole backing. `sealed_later`: other processes may only read it once it was exported.
     Own { backing: Backing, sealed_later: bool },
-    /// Another process's, from an offset on.
+    /// Memory of another process, from an offset on.
     Elsewhere { backing: Backing, offset: u64, read_only: bool },
 }
 
@@ -65,7 +65,7 @@ impl Memory {
         Self { quota: Quota::new(limit), pools: Mutex::default(), files: Files::default() }
     }
 
-    /// Bytes that are counted as in use.
+    /// Bytes in use.
     pub(super) fn used(&self) -> u64 {
         self.quota.used()
     }
@@ -78,7 +78,7 @@ impl Memory {
         if self.quota.take(bytes) { Ok(()) } else { Err(Errno::NoSpace) }
     }
 
-    /// Counts them no longer.
+    /// Uncounts bytes.
     pub(super) fn give(&self, bytes: u64) {
         self.quota.give(bytes);
     }
@@ -87,8 +87,8 @@ impl Memory {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `size` bytes, a multiple of the page size. `read_only`: for all but those that map it before
-    /// it is exported for the first time.
+    /// `size` bytes, a multiple of the page size. `read_only`: only mappings from before the first export can
+    /// write it.
     ///
     /// # Errors
     /// ENOSPC: more than the device has. ENOMEM.
@@ -134,7 +134,7 @@ impl Memory {
             Some(found) => found,
             None => {
                 let whole = size.next_multiple_of(HUGE_PAGE);
-                // Under a tight limit of address room there may be place for a small one.
+                // Under a tight limit of address space there may be room for a small pool.
                 let pool = Pool::new(whole.max(POOL)).or_else(|_| Pool::new(whole))?;
                 let pool = Arc::new(pool);
                 let offset = pool.take(size).ok_or(Errno::NoMemory)?;
@@ -145,7 +145,7 @@ impl Memory {
         Ok(Pages::Pool { memory: Arc::clone(self), pool, offset })
     }
 
-    /// An extent of a pool is free. False: what it holds cannot be made zero.
+    /// Frees an extent of a pool. False: its content cannot be made zero.
     fn give_back(&self, pool: &Arc<Pool>, offset: u64, size: u64) -> bool {
         let is_zero = pool.backing.punch(offset, size);
         let mut pools = self.pools();
@@ -155,7 +155,7 @@ impl Memory {
             // Memory that cannot be made zero again is not used again.
             log::error!("{size} bytes of device memory cannot be given back");
         }
-        // The last pool stays for the next buffer.
+        // The last pool is kept for the next buffer.
         if pools.len() > 1 && pool.is_empty() {
             pools.retain(|it| !Arc::ptr_eq(it, pool));
         }
@@ -163,7 +163,7 @@ impl Memory {
     }
 }
 
-/// Memory of another process.
+/// Imports memory of another process.
 ///
 /// # Errors
 /// EINVAL: the file could become shorter, or is too short already.
@@ -194,7 +194,7 @@ fn has_sealed(file: &OwnedFd, size: u64) -> bool {
     is_sealed && u64::try_from(bytes).is_ok_and(|bytes| size <= bytes)
 }
 
-/// Whether buffers here lie in files, which another process can be given.
+/// Whether buffers are in files here, which can be passed to other processes.
 pub(super) fn has_files() -> bool {
     memfd(PAGE_SIZE, false).is_some()
 }
@@ -204,12 +204,12 @@ impl Extent {
         self.size
     }
 
-    /// Whether it is another process's, who lets it be read only.
+    /// Whether it belongs to another process, which allows only reads.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.pages, Pages::Elsewhere { read_only: true, .. })
     }
 
-    /// Its file, for another process: nothing else lies in it.
+    /// Its file, for another process. The file contains nothing else.
     ///
     /// # Errors
     /// EOPNOTSUPP: there is none, or it is the driver's own memory. ENOMEM: no descriptor is free.
@@ -221,8 +221,8 @@ impl Extent {
                 let (file, read_only) = (backing.file()?, *sealed_later);
                 if read_only {
                     let seals = libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
-                    // SAFETY: a system call on our own file. Mappings that exist stay writable. It
-                    // fails where it was done before, and before Linux 5.1, where importers are
+                    // SAFETY: a system call on our own file. Existing mappings stay writable. It
+                    // fails if it was done before, and before Linux 5.1, where importers are
                     // trusted.
                     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
                 }
@@ -253,7 +253,7 @@ impl Drop for Extent {
     fn drop(&mut self) {
         let is_back = match &self.pages {
             Pages::Pool { memory, pool, offset } => memory.give_back(pool, *offset, self.size),
-            // The file goes with its last mapping and descriptor.
+            // The file is freed with its last mapping and descriptor.
             Pages::Own { .. } | Pages::Elsewhere { .. } => true,
         };
         if let Some(memory) = self.counted.as_ref().filter(|_| is_back) {

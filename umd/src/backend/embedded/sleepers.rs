@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Host threads in SEM_WAIT, and how they are woken.
+//! Host threads in SEM_WAIT, and their wakes.
 //!
-//! A thread that sleeps is counted in the waiters words of its cells, which
-//! makes every signaller raise an interrupt for the bucket. Nothing is polled.
-//! The interrupt looks at the cells first: a counter that grows by one with
-//! every command of a list wakes its sleeper once and not with every command.
+//! A thread that sleeps is counted in the waiters words of its cells, which makes
+//! every signaller raise an interrupt for the bucket, so nothing is polled. The
+//! interrupt reads the cells first: a counter that grows by one with every command
+//! of a list wakes its sleeper once and not with every command.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::checks;
 /// Copies the entries of a SEM_WAIT, after the checks of its own fields.
 ///
 /// # Errors
-/// EINVAL, EFAULT. EOPNOTSUPP: a file is asked for, which takes a kernel.
+/// EINVAL, EFAULT. EOPNOTSUPP: a file is requested, which only a real kernel can make.
 ///
 /// # Safety
 /// `count` entries may be read at `entries`.
@@ -40,13 +40,13 @@ pub(super) unsafe fn entries(arg: &SemWait) -> Result<Vec<SemWaitEntry>> {
         return Err(Errno::Fault);
     }
     let entry = |i| {
-        // SAFETY: as the caller says; they need not be aligned.
+        // SAFETY: the caller guarantees that the entries are readable; they need not be aligned.
         unsafe { (arg.entries as *const SemWaitEntry).add(i).read_unaligned() }
     };
     Ok((0..arg.count as usize).map(entry).collect())
 }
 
-/// One entry, understood.
+/// One decoded entry.
 pub(super) struct Cell<'a> {
     cell: &'a AtomicU64,
     compare: Compare,
@@ -90,8 +90,8 @@ impl Listed {
     /// Whether the cell is met now.
     ///
     /// # Safety
-    /// The entry is in its bucket, which is locked. The wait that lends it the cell takes the entry out
-    /// before it ends.
+    /// The entry is in its bucket, which is locked. The wait that lends it the cell removes the entry before
+    /// it ends.
     unsafe fn met(&self) -> bool {
         // SAFETY: as the caller promises.
         let cell = unsafe { self.cell.as_ref() };
@@ -99,7 +99,7 @@ impl Listed {
     }
 }
 
-/// A bucket, alone in its lines: waits for different cells meet at no lock.
+/// A bucket, alone in its cache lines, so that waits for different cells share no lock.
 #[derive(Default)]
 #[repr(align(128))]
 struct Bucket(Mutex<Vec<Listed>>);
@@ -113,7 +113,7 @@ impl Bucket {
 /// All threads that sleep in SEM_WAIT.
 pub(super) struct Sleepers {
     buckets: Box<[Bucket]>,
-    /// Those that do not sleep, but are told as well.
+    /// Watchers, which do not sleep but are notified, too.
     pub(super) watches: Watches,
 }
 
@@ -146,19 +146,19 @@ impl Host for Sleepers {
 }
 
 impl Sleepers {
-    /// A cell of the bucket was written: wakes those whose cell is met.
+    /// Called when a cell of the bucket was written: wakes the sleepers whose cell is met.
     pub(super) fn interrupt(&self, bucket: usize) {
         let listed = self.buckets[bucket].lock();
         // SAFETY: the entries are in their bucket, which is locked.
         let met = listed.iter().filter(|it| unsafe { it.met() });
         let met: Vec<_> = met.map(|it| Arc::clone(&it.sleeper)).collect();
-        // Woken without the lock: they would come for it before it is free.
+        // Woken without the lock: otherwise they would try to take it before it is free.
         drop(listed);
         met.iter().for_each(|sleeper| sleeper.notify());
         self.watches.signalled(bucket);
     }
 
-    /// A VM was lost or destroyed: who waits with it looks at it.
+    /// Wakes the sleepers that named a VM, which was lost or destroyed.
     pub(super) fn wake_vm(&self, vm: u32) {
         for bucket in &self.buckets {
             let of_vm: Vec<_> = bucket
@@ -172,8 +172,8 @@ impl Sleepers {
         self.watches.vm_lost(vm);
     }
 
-    /// Sleeps until all cells (or, with ANY, one) have been seen met. Returns
-    /// the index of the first that is.
+    /// Sleeps until all cells (or, with ANY, one) have been seen met. Returns the
+    /// index of the first one that is met.
     ///
     /// # Errors
     /// ETIME, EIO.
@@ -201,7 +201,7 @@ impl Sleepers {
             self.buckets[cell.bucket].lock().push(Listed::new(&sleeper, vm_id, cell));
             let waiters = device.waiters(cell.bucket);
             if !waiter_enters(waiters, cell.cell, cell.compare, cell.value) {
-                // Met meanwhile: the loop below looks before it sleeps.
+                // The wait was met meanwhile: this makes the loop below look before it sleeps.
                 sleeper.notify();
             }
         }
@@ -209,7 +209,7 @@ impl Sleepers {
             if let Some(index) = seen.look(cells) {
                 break Ok(index);
             }
-            // Checked after the wait is listed: destroying the VM before that has not woken it.
+            // Checked after the wait is listed, since destroying the VM before that did not wake it.
             if vm.is_some_and(|(_, vm)| vm.is_over()) {
                 break Err(Errno::Io);
             }
@@ -234,14 +234,14 @@ impl Sleepers {
     }
 }
 
-/// The cells that were seen met, at whatever moment.
+/// The cells that were seen met, at any time.
 struct Seen {
     met: u64,
     any: bool,
 }
 
 impl Seen {
-    /// Looks at all cells; the index of the first that is met, if it is enough.
+    /// Looks at all cells, and returns the index of the first one that is met if the wait is met.
     fn look(&mut self, cells: &[Cell<'_>]) -> Option<u32> {
         for (i, cell) in cells.iter().enumerate() {
             if cell.met() {
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use tally_device::Config;
 
-    /// "A counter that grows by one with every command of a list wakes its sleeper once and not with every
+    /// "a counter that grows by one with every command of a list wakes its sleeper once and not with every
     /// command."
     #[test]
     fn who_sleeps_on_a_counter_is_woken_when_it_is_there() {
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// VM_DESTROY: "SEM_WAITs that name the VM end with EIO", also one that is listed only after it.
+    /// VM_DESTROY: "SEM_WAITs that name the VM end with EIO", even one that is listed only afterwards.
     #[test]
     fn a_wait_with_a_vm_that_went_before_it_was_listed_ends() {
         let sleepers = Arc::new(Sleepers::default());
@@ -298,7 +298,7 @@ mod tests {
         let word = AtomicU64::new(0);
         let cell = Cell { cell: &word, compare: Compare::GreaterEqual, value: 1, bucket: 0 };
         let window = Window::new(0, 4096, device.create_vm(VmId(1)));
-        // The look-up of the VM was before, the wait is after all that VM_DESTROY does.
+        // The VM was looked up before VM_DESTROY, and the wait begins after it.
         window.gone.store(true, Ordering::Release);
         sleepers.wake_vm(1);
         let soon = i64::try_from(monotonic_ns()).unwrap() + 60_000_000_000;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watchers: objects that are told of signals without sleeping in SEM_WAIT.
+//! Watchers: objects that are notified of signals without sleeping in SEM_WAIT.
 //!
-//! To the device a watcher is a host that sleeps: it is counted in the waiters
-//! words of its cells, which makes every signaller raise an interrupt.
+//! For the device a watcher is a sleeping host thread: it is counted in the
+//! waiters words of its cells, which makes every signaller raise an interrupt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -29,8 +29,8 @@ struct Watch {
 /// All watchers.
 pub(super) struct Watches {
     buckets: Box<[Mutex<Vec<Watched>>]>,
-    /// The number in each bucket, counted where the waiters words are, before the watcher's half of
-    /// the handshake, so a signaller that finds none has none to tell.
+    /// The number of watched cells in each bucket. It is raised before the watcher's half of the handshake
+    /// with the waiters words, so a signaller that finds none has no watcher to notify.
     counts: Box<[AtomicUsize]>,
     all: Mutex<(u64, HashMap<u64, Watch>)>,
 }
@@ -48,7 +48,7 @@ impl Default for Watches {
 }
 
 impl Watches {
-    /// Watches a cell in each of these buckets, which all belong to a VM.
+    /// Watches a cell in each of these buckets, all of one VM.
     pub(super) fn add(
         &self,
         device: &Device,
@@ -68,7 +68,7 @@ impl Watches {
         let count = buckets.len();
         all.1.insert(watch, Watch { vm, buckets, watcher: Arc::clone(&watcher) });
         drop(all);
-        // The waiter's half of the handshake: counted, fence, look.
+        // The waiter's half of the handshake: count, fence, look.
         fence(Ordering::SeqCst);
         (0..count).for_each(|cell| watcher.look(cell));
         watch
@@ -81,13 +81,13 @@ impl Watches {
             let mut watched = lock(&self.buckets[bucket]);
             let before = watched.len();
             watched.retain(|it| it.watch != watch);
-            // A watch may have several cells in a bucket; all of them are gone after the first.
+            // A watch may have several cells in a bucket; the first pass removes all of them.
             (watched.len()..before).for_each(|_| waiter_leaves(device.waiters(bucket)));
             self.counts[bucket].fetch_sub(before - watched.len(), Ordering::Relaxed);
         }
     }
 
-    /// A cell of this bucket was signalled.
+    /// Notifies the watchers of a bucket in which a cell was signalled.
     pub(super) fn signalled(&self, bucket: usize) {
         if self.counts[bucket].load(Ordering::Relaxed) == 0 {
             return;
@@ -97,7 +97,7 @@ impl Watches {
         }
     }
 
-    /// A VM is lost or destroyed.
+    /// Notifies the watchers of a VM that is lost or destroyed.
     pub(super) fn vm_lost(&self, vm: u32) {
         let all = lock(&self.all);
         all.1.values().filter(|it| it.vm == vm).for_each(|it| it.watcher.lost());

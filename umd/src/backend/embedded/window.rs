@@ -10,7 +10,7 @@ pub(super) struct Window {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) vm: Vm,
-    /// Set by VM_DESTROY, for those who still wait with it.
+    /// Set by VM_DESTROY, for waits that still name the VM.
     pub(super) gone: AtomicBool,
 }
 
@@ -19,7 +19,7 @@ impl Window {
         Self { start, end, vm, gone: AtomicBool::new(false) }
     }
 
-    /// Whether what was not signalled will not be.
+    /// Whether the VM is lost or destroyed: cells that it has not signalled never will be.
     pub(super) fn is_over(&self) -> bool {
         self.gone.load(Ordering::Acquire) || self.vm.is_lost()
     }

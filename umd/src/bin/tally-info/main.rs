@@ -18,7 +18,7 @@ type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 fn main() -> ExitCode {
     match answer(&Arguments::parse()) {
         Ok(text) => {
-            // A pipe that closes early is no failure of the driver.
+            // A pipe that closes early is not a failure of the driver.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

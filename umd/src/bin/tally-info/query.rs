@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the driver answers, as values; `--json` prints them under these names.
+//! The driver's answers as values; `--json` prints them under these names.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -11,17 +11,17 @@ use ze_tally::api::{Call, device, driver};
 
 use crate::Result;
 
-/// Calls an entry point of the driver; `Err` holds what the driver says, which begins with its name.
+/// Calls an entry point of the driver; `Err` holds the driver's message, which begins with the function's name.
 macro_rules! ask {
     ($function:path, $($argument:expr),* $(,)?) => {{
-        // SAFETY: pointers lead to variables and arrays of the caller's that live during the call,
-        // arrays have the length that goes with them, and no handle is destroyed.
+        // SAFETY: pointers refer to variables and arrays of the caller that live during the call,
+        // arrays have the length that is passed with them, and no handle is destroyed.
         let result = unsafe { $function($($argument),*) };
         answer(result)
     }};
 }
 
-/// All that is shown.
+/// All values that are shown.
 #[derive(Serialize)]
 pub(crate) struct Info {
     pub(crate) drivers: Vec<Driver>,
@@ -33,9 +33,9 @@ pub(crate) struct Driver {
     pub(crate) version: String,
     pub(crate) api_version: String,
     pub(crate) uuid: String,
-    /// What other processes can be given.
+    /// Kinds of objects that can be shared with other processes.
     pub(crate) ipc: Vec<String>,
-    /// Where built kernels are kept, and how full it is; or why none are.
+    /// Folder and size of the cache of built kernels, or the reason why there is none.
     pub(crate) kernel_cache: String,
     pub(crate) extensions: Vec<Extension>,
     pub(crate) devices: Vec<Device>,
@@ -96,17 +96,17 @@ pub(crate) struct Memory {
     pub(crate) bytes: u64,
 }
 
-/// What kernels can do with memory.
+/// Kernels' access to each kind of memory.
 #[derive(Serialize)]
 pub(crate) struct Access {
     pub(crate) host: Vec<String>,
     pub(crate) device: Vec<String>,
     pub(crate) shared: Vec<String>,
-    /// Of malloc, the stack, mmap.
+    /// Memory of malloc, the stack and mmap.
     pub(crate) system: Vec<String>,
 }
 
-/// Asks for everything.
+/// Queries all values.
 pub(crate) fn info() -> Result<Info> {
     ask!(driver::zeInit, ze_init_flags_t::empty())?;
     let drivers = list(|count, out| ask!(driver::zeDriverGet, count, out))?;
@@ -117,13 +117,13 @@ fn answer(result: ze_result_t) -> Result<()> {
     if result == ze_result_t::ZE_RESULT_SUCCESS {
         return Ok(());
     }
-    // zeDriverGetLastErrorDescription is no choice: there may be no driver to ask. SAFETY: the
-    // string is good until this thread's next error.
+    // zeDriverGetLastErrorDescription cannot be used, since there may be no driver. SAFETY: the
+    // string is valid until this thread's next error.
     let why = unsafe { CStr::from_ptr(ze_tally::error::last()) };
     Err(format!("{result:?}: {}", why.to_string_lossy()).into())
 }
 
-/// A list in the two-call way.
+/// A list by the two-call protocol.
 fn list<T: Default + Clone>(mut get: impl FnMut(*mut u32, *mut T) -> Result<()>) -> Result<Vec<T>> {
     let mut count = 0;
     get(&raw mut count, ptr::null_mut())?;
@@ -213,7 +213,7 @@ fn device_info(device: ze_device_handle_t) -> Result<Device> {
 
 /// The lane by which the driver reaches the device.
 fn lane(device: ze_device_handle_t) -> Result<String> {
-    // SAFETY: only a handle follows, which the driver gave and which lives as long as the process.
+    // SAFETY: used only for a handle that the driver returned and that lives as long as the process.
     let call = unsafe { Call::new() };
     let device = call.handle(device, "hDevice").map_err(|error| error.to_string())?;
     Ok(device.backend().lane().to_owned())
@@ -263,7 +263,7 @@ fn uuid(bytes: &[u8]) -> String {
     digits.collect()
 }
 
-/// Names of the flags that are set, in small letters and without what all have in common.
+/// Names of the flags that are set, in lower case and without their common prefix.
 fn names(flags: &impl Flags, prefix: &str) -> Vec<String> {
     let short = |name: &str| name.strip_prefix(prefix).unwrap_or(name).to_lowercase();
     flags.iter_names().map(|(name, _)| short(name).replace('_', " ")).collect()

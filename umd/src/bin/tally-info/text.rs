@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What people read.
+//! The readable output.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -41,10 +41,10 @@ fn line(text: &mut String, line: fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
-/// Lines of a name and a value, the values below each other.
+/// Lines of a name and a value, with the values aligned.
 struct Table<'a>(&'a mut String);
 
-/// Columns of the names.
+/// Width of the names, in columns.
 const WIDTH: usize = 44;
 
 impl Table<'_> {
@@ -57,7 +57,7 @@ impl Table<'_> {
         line(self.0, format_args!("  {name:<WIDTH$}{value}"));
     }
 
-    /// A name whose values follow, one a line.
+    /// A name with several values, one per line.
     fn rows(&mut self, name: &str, values: impl IntoIterator<Item = impl Display>) {
         let mut name = name;
         for value in values {
@@ -137,7 +137,7 @@ fn all(items: &[impl Display]) -> String {
     }
 }
 
-/// A size, also in the largest unit that leaves a number of at least 1.
+/// A size in bytes, and in the largest unit that gives a number of at least 1.
 struct Bytes(u64);
 
 impl Display for Bytes {

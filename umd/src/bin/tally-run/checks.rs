@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a program is told what to check.
+//! The environment by which a program is told what to check.
 
 use std::env;
 use std::path::{Path, PathBuf, absolute};
@@ -9,26 +9,26 @@ use tally_cli::run::Checks;
 
 use crate::Result;
 
-/// Settings with which SYCL's Level Zero adapters ask the driver for each allocation, instead of cutting
-/// it out of larger ones of their own, in which mistakes could not be seen.
+/// Settings with which SYCL's Level Zero adapters ask the driver for each allocation, instead of taking it
+/// from larger ones of their own, in which mistakes could not be seen.
 const WITHOUT_POOLS: [&str; 2] =
     ["UR_L0_DISABLE_USM_ALLOCATOR", "SYCL_PI_LEVEL_ZERO_DISABLE_USM_ALLOCATOR"];
 
-/// Sets the settings for the checks that are asked for.
+/// Sets the settings of the requested checks.
 pub fn ask_for(command: &mut Command, checks: &Checks) -> Result<()> {
     if checks.wanted.is_empty() {
         return Ok(());
     }
     command.env("TALLY_CHECK", checks.wanted.join(","));
     if env::var_os("TALLY_LANE").is_none() {
-        // Kernels are checked where they run in the program's process.
+        // Kernels can be checked only if they run in the program's process.
         command.env("TALLY_LANE", "embedded");
     }
     for (name, file) in
         [("TALLY_CHECK_REPORT", &checks.report), ("TALLY_CHECK_SARIF", &checks.sarif)]
     {
         if let Some(file) = file {
-            // The program may go elsewhere.
+            // The program may change its folder.
             command.env(name, absolute(file)?);
         }
     }

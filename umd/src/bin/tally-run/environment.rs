@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--check-environment`: which drivers and loaders there are, and what a program needs and gets.
+//! `--check-environment`: the drivers and loaders of this machine, and those that a program needs and gets.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::image::{Image, find_program};
 use crate::loader::{Loader, SystemLoader, beside_driver, driver, followed, unpacked};
 use crate::{CANNOT_START, Result};
 
-/// What was found. What is missing is null in JSON.
+/// The findings. Missing items are null in JSON.
 #[derive(Serialize)]
 struct Environment {
     /// The driver's file.
@@ -23,7 +23,7 @@ struct Environment {
     /// The loaders that scripts/loaders has unpacked.
     unpacked_loaders: Unpacked,
     program: Option<Program>,
-    /// The driver is there, and so is what the program needs.
+    /// Whether the driver exists, and everything that the program needs.
     works: bool,
 }
 
@@ -75,7 +75,7 @@ impl Answer {
     }
 }
 
-/// Says what there is, and what `program` needs and gets. Fails if it cannot be started.
+/// Prints the findings, and what `program` needs and gets. Fails if the program cannot be started.
 pub(crate) fn show(program: Option<&OsStr>, json: bool) -> ExitCode {
     let found = look(program);
     match json {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs: where they are, and what the kernel would load to run them.
+//! Programs: their paths, and the files that the kernel would load to run them.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
 pub(crate) struct Image {
     /// The interpreter and its arguments, for a script.
     pub(crate) interpreter: Option<(PathBuf, Vec<OsString>)>,
-    /// The file that holds machine code.
+    /// The file that contains machine code.
     pub(crate) file: PathBuf,
 }
 
@@ -36,8 +36,8 @@ impl Image {
         Self { interpreter, file }
     }
 
-    /// Whether the program is one that fails with an old loader: a Python, whose packages bring SYCL
-    /// along, or one that is linked with SYCL.
+    /// Whether the program fails with an old loader: a Python, whose packages contain SYCL, or a program that
+    /// is linked with SYCL.
     pub(crate) fn needs_new_loader(&self) -> bool {
         let python = |path: &Path| {
             path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"))
@@ -47,7 +47,7 @@ impl Image {
         }
         let mut bytes = Vec::new();
         let read = File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes));
-        // The names of the libraries that a program is linked with are in it as text.
+        // A program contains the names of the libraries that it is linked with as text.
         let needle = b"libsycl.so";
         read.is_ok() && bytes.windows(needle.len()).any(|window| window == needle)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Drivers and loaders: which there are, and which one a program gets.
+//! Drivers and loaders: finding them, and choosing the one for a program.
 
 use std::env;
 use std::ffi::{CStr, OsStr, c_char};
@@ -13,7 +13,7 @@ use crate::image::Image;
 const LOADER: &str = "libze_loader.so.1";
 const TRIPLET: &str = "x86_64-linux-gnu";
 
-/// libze_tally.so: beside this program, or in the lib folder of where it is installed.
+/// libze_tally.so: beside this program, or in the lib folder of its installation.
 pub(crate) fn driver() -> Result<PathBuf> {
     let own = env::current_exe()?.canonicalize()?;
     let folder = own.parent().ok_or("this program lies in no folder")?;
@@ -23,7 +23,7 @@ pub(crate) fn driver() -> Result<PathBuf> {
     })
 }
 
-/// The file that a link leads to, whose name has the version.
+/// The target of a link, whose name contains the version.
 pub(crate) fn followed(path: &Path) -> String {
     path.canonicalize().as_deref().unwrap_or(path).display().to_string()
 }
@@ -35,7 +35,7 @@ pub(crate) enum Loader {
     System,
     /// In this folder.
     Folder(PathBuf),
-    /// In a Debian system that is unpacked here, with the C library that it needs.
+    /// In a Debian system that is unpacked in this folder, with the C library that it needs.
     Unpacked(PathBuf),
 }
 
@@ -63,9 +63,9 @@ impl Loader {
         Self::automatic(&SystemLoader::find(), needs_new)
     }
 
-    /// The system's loader where it is new enough, else the one beside the driver or the newest that is unpacked.
+    /// The system's loader if it is new enough, otherwise the one beside the driver or the newest unpacked one.
     /// A program that does not need a newer one may start one that does, which gets the one beside the driver by
-    /// the library path. An unpacked one cannot be handed on.
+    /// the library path. An unpacked one cannot be passed on.
     pub(crate) fn automatic(system: &SystemLoader, needs_new: impl Fn() -> bool) -> Result<Self> {
         match system {
             SystemLoader::New(_) => Ok(Self::System),
@@ -83,7 +83,7 @@ impl Loader {
         }
     }
 
-    /// Its file, for people.
+    /// Its file, for messages.
     pub(crate) fn file(&self) -> String {
         match self {
             Self::System => "the system's loader".to_owned(),
@@ -107,7 +107,7 @@ impl Loader {
                 let libraries = libraries(root);
                 let mut command = Command::new(libraries[0].join("ld-linux-x86-64.so.2"));
                 let mut paths = libraries.map(PathBuf::into_os_string).join(OsStr::new(":"));
-                // The option takes the variable's place.
+                // The option replaces the variable.
                 if let Some(before) = env::var_os("LD_LIBRARY_PATH").filter(|it| !it.is_empty()) {
                     paths.push(":");
                     paths.push(before);
@@ -118,7 +118,7 @@ impl Loader {
                     .arg("--library-path")
                     .arg(paths)
                     .arg(&image.file);
-                // The dynamic linker starts programs only, so a script's first line is done here.
+                // The dynamic linker starts only programs, so a script's first line is handled here.
                 if let Some((_, arguments)) = &image.interpreter {
                     command.args(arguments).arg(program);
                 }
@@ -175,15 +175,15 @@ impl SystemLoader {
         let newest: *const c_char = c"zeInitDrivers".as_ptr();
         // SAFETY: the names are terminated. The loader's initialisers read the environment, which
         // nothing changes meanwhile. The handle stays open until the process becomes another program.
-        // dladdr fills the structure, of which all zeroes are a value, where it succeeds, and the name
-        // is that of a library which stays open.
+        // If dladdr succeeds, it fills the structure, for which all zeroes are a valid value, with the
+        // name of a library that stays open.
         unsafe {
             let handle = libc::dlopen(NAME.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL);
             if handle.is_null() {
                 return Self::Missing;
             }
             let newest = libc::dlsym(handle, newest);
-            // Every loader has this one.
+            // Every loader has this function.
             let oldest = libc::dlsym(handle, c"zeInit".as_ptr());
             let known = if newest.is_null() { oldest } else { newest };
             let mut info = std::mem::zeroed::<libc::Dl_info>();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `tally-run PROGRAM`: starts a Level Zero program with Tally as its driver.
 //!
-//! Nothing is installed. The driver is the one beside this program (or in `../lib`), named to the
-//! loader with `ZE_ENABLE_ALT_DRIVERS`. The loader is the system's, except for SYCL and Python
-//! programs where it is older than they need: those get the one beside the driver, as the Python package
-//! has it, or the newest that `scripts/loaders` has unpacked, and are not started if there is none, since
-//! SYCL crashes with a loader that is too old. An unpacked loader needs a newer C library than the system's, so the program is then started by that
-//! library's dynamic linker. A program that opens the system's loader by its full name gets the newer one,
-//! too: see `ze_tally::audit`.
+//! Nothing is installed. The driver is the one beside this program (or in `../lib`); `ZE_ENABLE_ALT_DRIVERS`
+//! names it to the loader. The loader is the system's, except for SYCL and Python programs if it is older than
+//! they need. Those get the one beside the driver, which the Python package has, or the newest that
+//! `scripts/loaders` has unpacked, and are not started if there is none, since SYCL crashes with a loader that
+//! is too old. An unpacked loader needs a newer C library than the system's, so that library's dynamic linker
+//! then starts the program. A program that opens the system's loader by its full name gets the newer one, too:
+//! see `ze_tally::audit`.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -26,7 +26,7 @@ mod environment;
 mod image;
 mod loader;
 
-/// Exit statuses of env and of shells: the program is there and cannot be started, or is not there.
+/// Exit statuses of env and of shells: the program exists and cannot be started, or does not exist.
 const CANNOT_START: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the program; comes back only if that fails.
+/// Becomes the program; returns only if that fails.
 fn run(arguments: &Arguments, program: &OsStr, of_its_own: &[OsString]) -> ExitCode {
     let Some(path) = find_program(program) else {
         eprintln!("tally-run: {}: not found", program.to_string_lossy());

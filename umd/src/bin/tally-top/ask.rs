@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes that answer, and what they answer.
+//! The processes that answer, and their reports.
 
 use std::io::{self, Read};
 use std::os::linux::net::SocketAddrExt;
@@ -12,7 +12,7 @@ use ze_tally::hang::top::{NAME, is_same_user};
 
 use crate::Result;
 
-/// A process that does not answer is left after this time.
+/// Time after which a process that does not answer is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The report of a process.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as lines of a screen. Queues have short names, `Q1` and so on, so that a wait fits into a line
-//! or two of 80 columns.
+//! A report as lines of a screen. Queues have short names, `Q1` and so on, so that a wait fits into a line or
+//! two of 80 columns.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use ze_tally::hang::report::{Queue, Report, State};
 
-/// A line, and how it is shown.
+/// A line and its style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) text: String,
@@ -24,7 +24,7 @@ pub(crate) enum Tone {
     Stopped,
 }
 
-/// Names that stay a queue's own from one report to the next, and how busy each was between the two.
+/// Names that a queue keeps from one report to the next, and its activity between the two.
 #[derive(Default)]
 pub(crate) struct Memory {
     labels: HashMap<String, usize>,
@@ -32,8 +32,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The lines of a report that comes `elapsed` after the one before. No line is longer than `width`
-    /// columns, of which there are at least 40.
+    /// The lines of a report, `elapsed` after the previous one. No line is longer than `width` columns, which are
+    /// at least 40.
     pub(crate) fn lines(
         &mut self,
         report: &Report,
@@ -53,7 +53,7 @@ impl Memory {
         lines.extend(shown.map(|it| self.row(it, elapsed, width)));
         self.busy_ns = report.queues.iter().map(|it| (it.name.clone(), it.busy_ns)).collect();
         lines.push(line(Tone::Plain, ""));
-        // Longer names first: no name is the start of another one then.
+        // Longer names first, so that no name is replaced inside a longer one.
         let mut names: Vec<(&String, &usize)> = self.labels.iter().collect();
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         for text in report.wait_lines() {
@@ -111,7 +111,7 @@ fn heading(width: usize) -> Line {
     )
 }
 
-/// A row of the table. The name takes what the others leave, without its middle if that is too little.
+/// A row of the table. The name gets the remaining columns, and loses its middle if they are too few.
 fn columns([label, name, state, counter, packets, busy]: [&str; 6], width: usize) -> String {
     let right = format!("{state:>8} {counter:>15} {packets:>8} {busy:>6}");
     let room = width.saturating_sub(right.chars().count() + 6);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-top`: shows what the queues of a live process do, and which waits for which.
+//! `tally-top`: shows the activity of the queues of a live process, and their waits for each other.
 //!
-//! It asks processes of the same user that were started with `TALLY_TOP=1`. It only reads.
+//! It asks processes of the same user that were started with `TALLY_TOP=1`, and changes nothing there.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has seen enough.
+        // The reader of the output has closed the pipe.
         Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tally-top: {error}");

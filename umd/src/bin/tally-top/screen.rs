@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The screen: refreshes in place, scrolls, and gives the terminal back as it was.
+//! The screen: it refreshes in place, scrolls, and restores the terminal at the end.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 const KEYS: &str = "q end  space hold  w active only  +/- pause  arrows scroll";
 
-/// Shows the process until the user has seen enough, `count` reports were shown, or it has ended.
+/// Shows the process until the user quits, `count` reports were shown, or it has ended.
 pub(crate) fn show(pid: u32, delay: Duration, count: Option<u64>) -> Result<()> {
-    // A process that does not answer is told of without a screen.
+    // A process that does not answer is reported without a screen.
     let mut view = View { pid, command: command(pid), delay, ..View::of(ask(pid)?) };
     let mut shown = 1;
     let terminal = Terminal::enter()?;
@@ -52,7 +52,7 @@ pub(crate) fn show(pid: u32, delay: Duration, count: Option<u64>) -> Result<()> 
     }
 }
 
-/// What to do when a key was pressed or the pause is over.
+/// The next step after a key press or the pause.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     End,
@@ -66,7 +66,7 @@ struct View {
     command: String,
     delay: Duration,
     report: Report,
-    /// When the last report came, and how long after the one before.
+    /// The time of the last report, and the time between it and the previous one.
     last: Option<Instant>,
     elapsed: Option<Duration>,
     memory: Memory,
@@ -90,7 +90,7 @@ impl View {
         self.is_current = false;
     }
 
-    /// Until a key is pressed, the terminal changes its size, or the pause is over.
+    /// Waits until a key is pressed, the terminal changes its size, or the pause is over.
     fn wait(&mut self) -> Result<Next> {
         let passed = self.last.map_or(Duration::ZERO, |it| it.elapsed());
         let pause = if self.is_held { LONGEST } else { self.delay.saturating_sub(passed) };
@@ -141,7 +141,7 @@ impl View {
             self.lines = self.memory.lines(report, *elapsed, width, *only_active);
             self.is_current = true;
         }
-        // The title above, the keys below.
+        // The title is above, the keys are below.
         let room = height.saturating_sub(2);
         self.first = self.first.min(self.lines.len().saturating_sub(room));
         let held = if self.is_held { ", held" } else { "" };
@@ -167,7 +167,7 @@ impl View {
     }
 }
 
-/// Prints a line and clears what was there of a longer one.
+/// Prints a line and clears the rest of a longer one.
 fn print_line(out: &mut impl Write, line: &Line, width: usize) -> io::Result<()> {
     let text: String = line.text.chars().take(width).collect();
     let is_full = text.chars().count() == width;
@@ -182,17 +182,17 @@ fn print_line(out: &mut impl Write, line: &Line, width: usize) -> io::Result<()>
         Tone::Stopped => queue!(out, SetForegroundColor(Color::Red))?,
     }
     queue!(out, Print(text), SetAttribute(Attribute::Reset))?;
-    // After the last column the cursor stays on it, and clearing would take the character away.
+    // After the last column the cursor stays on it, and clearing would remove the character.
     if is_full { Ok(()) } else { queue!(out, Clear(ClearType::UntilNewLine)) }
 }
 
-/// The terminal as the screen needs it, until this is dropped.
+/// The terminal in the state that the screen needs, restored on drop.
 struct Terminal;
 
 impl Terminal {
     fn enter() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
-        // From here on the drop undoes it.
+        // From here on the drop restores it.
         let terminal = Self;
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
         Ok(terminal)
@@ -201,7 +201,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone cannot be given back.
+        // A terminal that is gone cannot be restored.
         let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures: the lists that take part in one, and how it records a command that is appended to them.
+//! Captures: the lists that take part in one, and the recording of commands that are appended to them.
 //!
-//! Commands of a branch count from 0. What the primary list has at its end is all that an execution
-//! is waited for, so a fork is joined if the primary list waits, through however many branches, for
-//! a signal that comes after the last work of the fork.
+//! Commands of a branch count from 0. Waiting for an execution only means waiting for the end of the primary
+//! list. So a fork is joined if the primary list waits, through any number of branches, for a signal after the
+//! last work of the fork.
 
 use std::ptr;
 use std::sync::{Arc, PoisonError};
@@ -104,11 +104,11 @@ impl Graph {
         Ok(())
     }
 
-    /// Ends the capture without a graph: its first list was destroyed.
+    /// Ends the capture without a graph, because its first list was destroyed.
     pub fn abandon(self: &Arc<Self>) {
         let mut state = self.state();
         for list in state.lists() {
-            // Its packets are not needed.
+            // The packets of the list are not needed.
             let _ = list.end_capture();
         }
         state.phase = Phase::Invalid("hGraph: the list that was captured into it was destroyed");
@@ -122,7 +122,7 @@ impl Graph {
         special::set_captures(captures.len());
     }
 
-    /// The place at which the capture last signalled an event.
+    /// The point at which the capture last signalled an event.
     fn signal_of(&self, event: &Event) -> Option<Point> {
         let state = self.state();
         if state.phase != Phase::Capturing {
@@ -132,15 +132,15 @@ impl Graph {
         match &event.kind {
             EventKind::Regular(_) => Some(point),
             EventKind::CounterBased(view) if view.is_aggregated() => Some(point),
-            // Something else may have signalled it since.
+            // Another signaller may have signalled it since.
             EventKind::CounterBased(_) => {
                 state.branches[point.branch].list.signals(event).then_some(point)
             }
         }
     }
 
-    /// Appends a command of a list to its branch; `None`: the command makes one, if it succeeds. Answers
-    /// the branch; `None`: the capture has ended, so the command does not belong to it.
+    /// Appends a command of a list to its branch; `None`: the command makes a branch, if it succeeds. Returns the
+    /// branch; `None`: the capture has ended, so the command does not belong to it.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED; those of the append.
@@ -213,9 +213,9 @@ fn does_work(command: &Command<'_>) -> bool {
 }
 
 impl State {
-    /// Whether the first branch waits, at last, for all work of the others.
+    /// Whether the first branch waits in the end for all work of the others.
     fn is_joined(&self) -> bool {
-        // Commands of each branch that are complete when the first branch is.
+        // Number of commands of each branch that are complete when the first branch is.
         let mut covered: Vec<usize> = vec![0; self.branches.len()];
         if let (Some(first), Some(branch)) = (covered.first_mut(), self.branches.first()) {
             *first = branch.commands;
@@ -233,7 +233,7 @@ impl State {
                 break;
             }
         }
-        // A graph that was appended is waited for by the list that it was appended to.
+        // The list to which a graph was appended waits for it.
         let mut others = self.branches.iter().zip(&covered).skip(1);
         others.all(|(it, covered)| !it.gates.is_empty() || *covered >= it.work.max(1))
     }
@@ -260,7 +260,7 @@ impl List {
         self.membership()?.find()
     }
 
-    /// Refuses a wait of the host for a list that is captured.
+    /// Refuses a host wait for a list that is captured.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED.
@@ -271,8 +271,8 @@ impl List {
         Err(unsupported("hCommandList: it is being captured, so nothing was submitted".to_owned()))
     }
 
-    /// Appends a command to the graph that it belongs to, which may make the list a branch of it; false:
-    /// to none.
+    /// Appends a command to the graph that it belongs to, which may make the list a branch of the graph; false: it
+    /// belongs to none.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED, GRAPH_CAPTURE_MERGE_ATTEMPT, GRAPH_INTERNAL_EVENT; those of the append.
@@ -309,14 +309,14 @@ impl List {
         let Some(branch) = graph.append((self, branch), command, signal, &points)? else {
             return signal_outside(signal);
         };
-        // The graph must not be locked here: a caller that asks for a list's graph locks them the
-        // other way round.
+        // The graph must not be locked here, since a caller that asks for a list's graph locks them in the
+        // opposite order.
         membership.join(&graph, branch);
         Ok(true)
     }
 }
 
-/// Lets a command be submitted that belongs to no capture.
+/// Allows the submission of a command that belongs to no capture, by returning false.
 ///
 /// # Errors
 /// GRAPH_INTERNAL_EVENT.
@@ -324,7 +324,7 @@ fn signal_outside(signal: Option<Signal<'_>>) -> Result<bool> {
     signal.map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent")).map(|()| false)
 }
 
-/// Refuses a wait of the host for an event that a graph, which is being captured, signals.
+/// Refuses a host wait for an event that is signalled by a graph under capture.
 ///
 /// # Errors
 /// GRAPH_CAPTURE_UNSUPPORTED.
@@ -335,7 +335,7 @@ pub fn must_not_be_captured(event: &Event) -> Result {
     Err(unsupported("hEvent: the command that signals it is being captured in a graph".to_owned()))
 }
 
-/// Refuses a counter-based event that only means something in the graph that is being captured.
+/// Refuses a counter-based event that is valid only in the graph that is being captured.
 fn must_be_outside(event: &Event, name: &str) -> Result {
     let external = ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL;
     let is_external = event.traits.cb_flags & external.bits() != 0;
@@ -343,7 +343,7 @@ fn must_be_outside(event: &Event, name: &str) -> Result {
     if internal && find(event).is_some() { Err(event::internal(name)) } else { Ok(()) }
 }
 
-/// The capture that has signalled an event, and where.
+/// The capture that has signalled an event, and the point of the signal.
 fn find(event: &Event) -> Option<(Arc<Graph>, Point)> {
     captures().into_iter().find_map(|graph| {
         let point = graph.signal_of(event)?;

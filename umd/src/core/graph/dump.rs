@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Graphs as text in the DOT language: a node for each command, an edge for what it waits for.
+//! Graphs as text in the DOT language: a node for each command, and an edge for each wait.
 
 use std::fmt::Write;
 
@@ -9,16 +9,16 @@ use crate::error::Result;
 use crate::list::command::Command;
 use crate::list::launch::Groups;
 
-/// The detail that is written.
+/// The level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// A name for each command.
     Simple,
-    /// Also what it is given.
+    /// Names and arguments.
     Full,
 }
 
-/// A command, for people.
+/// A command, for the readable text.
 pub(super) struct Node {
     at: Point,
     name: String,

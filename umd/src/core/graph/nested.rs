@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Graphs in graphs: an executable graph that is appended to a list while that is captured.
+//! Graphs in graphs: an executable graph that is appended to a list under capture.
 //!
 //! ```text
 //!  branch    ── command ── place ───────────────────── wait for the ends ── command ──
@@ -7,10 +7,10 @@
 //!                            └─► gate ── copy of a list ──┘   one for each list of the graph
 //! ```
 //!
-//! The graph becomes part of the other one: copies of its lists are branches of that, with queues of
-//! their own. A gate in front of each holds it up until the branch has come to the place, and the
-//! branch goes on when all have ended. So nothing of the appended graph is needed any more, and
-//! executions of the two have nothing to do with each other.
+//! The graph becomes part of the other one: copies of its lists are branches of that one, with queues of their
+//! own. A gate in front of each copy delays it until the branch has reached the point, and the branch continues
+//! when all copies have ended. So the appended graph is not needed any more, and executions of the two graphs are
+//! independent.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use crate::list::target::Signal;
 use crate::list::waits::WaitList;
 
 impl Graph {
-    /// Makes a graph part of this one, at the end of a branch of it; answers the new branches. The
-    /// signal is left to append.
+    /// Makes a graph part of this one, at the end of a branch, and returns the new branches. The caller still
+    /// has to append the signal.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED: the branch is out of order, or the graph another context's; those of

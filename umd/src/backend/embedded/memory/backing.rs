@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The backing of pages: a memfd, one that a descriptor table of the driver's own keeps, or, where
-//! a sandbox refuses memfds, a shared anonymous mapping.
+//! The backing of pages: a memfd, a memfd in a descriptor table of the driver's own, or, if a sandbox
+//! refuses memfds, a shared anonymous mapping.
 //!
 //! An mremap of zero bytes makes a second mapping of the pages of a shared anonymous mapping.
 
@@ -13,13 +13,13 @@ use tally_uapi::ioctl::{Errno, bind_flag};
 use super::files::Kept;
 use crate::backend::Result;
 
-/// Large extents are aligned to what the system can back with a huge page.
+/// Size of a huge page, to which large extents are aligned.
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
 /// A part of some pages, and how to map it.
 #[derive(Clone, Copy)]
 pub(in crate::backend::embedded) struct Part {
-    /// First byte, from the beginning of the pages.
+    /// Offset of the first byte in the pages.
     pub offset: u64,
     /// Bytes.
     pub size: u64,
@@ -31,16 +31,16 @@ pub(in crate::backend::embedded) struct Part {
 
 /// See the module's description.
 pub(super) enum Backing {
-    /// A file whose descriptor is the process's.
+    /// A file whose descriptor is in the process's table.
     File(OwnedFd),
     /// A file whose descriptor is in a table of the driver's own.
     Kept(Kept),
-    /// A shared mapping, not accessible.
+    /// A shared mapping without access.
     Anonymous(Anonymous),
 }
 
 impl Backing {
-    /// `size` bytes, whole pages, in a file of their own or in a mapping.
+    /// `size` bytes, a multiple of the page size, in a file of their own or in a mapping.
     ///
     /// # Errors
     /// ENOMEM.
@@ -51,7 +51,7 @@ impl Backing {
         }
     }
 
-    /// The file, to be sent or mapped.
+    /// The file, for sending or mapping.
     ///
     /// # Errors
     /// EOPNOTSUPP: there is none. ENOMEM: no descriptor is free.
@@ -78,13 +78,13 @@ impl Backing {
         };
         if part.size >= HUGE_PAGE {
             let start = start.as_ptr().cast();
-            // SAFETY: advice on a mapping that was just made; a refusal costs speed only.
+            // SAFETY: advice on a mapping that was just made; a refusal only costs speed.
             unsafe { libc::madvise(start, part.size as usize, libc::MADV_HUGEPAGE) };
         }
         Ok(start)
     }
 
-    /// Gives pages back to the system; they read as zero afterwards. False: they are as they were.
+    /// Gives pages back to the system; they read as zero afterwards. False: they are unchanged.
     pub(super) fn punch(&self, offset: u64, size: u64) -> bool {
         match self {
             Self::File(file) => {
@@ -92,7 +92,7 @@ impl Backing {
                 // SAFETY: a system call on our own file; nothing has the extent mapped.
                 unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, size as i64) == 0 }
             }
-            // It is one buffer's, and goes with it.
+            // It belongs to one buffer, and is freed with it.
             Self::Kept(_) => false,
             Self::Anonymous(pages) => pages.punch(offset, size),
         }
@@ -102,7 +102,7 @@ impl Backing {
 fn map_file(file: &OwnedFd, part: Part) -> Result<NonNull<u8>> {
     let Part { offset, size, access, at } = part;
     let fixed = if at.is_some() { libc::MAP_FIXED } else { 0 };
-    // SAFETY: with `at` the caller owns the range that is replaced (the trait's contract); else
+    // SAFETY: with `at` the caller owns the range that is replaced (the trait's contract); otherwise
     // nothing is replaced.
     let start = unsafe {
         libc::mmap(
@@ -124,7 +124,7 @@ fn mapped(start: *mut libc::c_void) -> Result<NonNull<u8>> {
     NonNull::new(start.cast()).ok_or(Errno::NoMemory)
 }
 
-/// A shared anonymous mapping, not accessible; what is used are second mappings of its pages.
+/// A shared anonymous mapping without access; second mappings of its pages are used.
 pub(super) struct Anonymous {
     start: usize,
     size: u64,
@@ -145,8 +145,8 @@ impl Anonymous {
         let Part { offset, size, access, at } = part;
         let from = (self.start as u64 + offset) as *mut libc::c_void;
         let (bytes, may_move) = (size as usize, libc::MREMAP_MAYMOVE);
-        // SAFETY: `from` lies in our mapping, of which zero bytes are moved: a second mapping
-        // appears. With `at` the caller owns the range that is replaced.
+        // SAFETY: `from` is in our mapping. Moving zero bytes makes a second mapping of it. With `at`
+        // the caller owns the range that is replaced.
         let start = unsafe {
             match at {
                 Some(at) => {
@@ -166,8 +166,8 @@ impl Anonymous {
 
     fn punch(&self, offset: u64, size: u64) -> bool {
         let start = (self.start as u64 + offset) as *mut libc::c_void;
-        // SAFETY: a part of our own mapping, which nothing uses any more. The system asks for a
-        // writable mapping while it is done.
+        // SAFETY: a part of our own mapping, which nothing uses any more. The system requires a
+        // writable mapping for this.
         unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let writable = libc::mprotect(start, size as usize, access) == 0;
@@ -180,7 +180,7 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; buffers and bindings hold what it belongs to.
+        // SAFETY: our own mapping; buffers and bindings keep its owner alive.
         unsafe { libc::munmap(self.start as *mut _, self.size as usize) };
     }
 }
@@ -196,8 +196,8 @@ pub(in super::super) fn protection(access: u32) -> i32 {
     bits.iter().filter(|(flag, _)| access & flag != 0).fold(0, |sum, (_, bits)| sum | bits)
 }
 
-/// A memfd whose size is sealed: mappings of it never see it shrink. `more_seals`: they are still
-/// to be set.
+/// A memfd whose size is sealed, so that mappings of it never see it shrink. `more_seals`: further
+/// seals can be added later.
 pub(super) fn memfd(size: u64, more_seals: bool) -> Option<OwnedFd> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills the struct. A file beyond the limit would raise SIGXFSZ.
@@ -206,12 +206,12 @@ pub(super) fn memfd(size: u64, more_seals: bool) -> Option<OwnedFd> {
         return None;
     }
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // Kernels before 6.3 do not know the flag; it says that the file is no program.
+    // The flag says that the file is not executable; kernels before 6.3 do not know it.
     const MFD_NOEXEC_SEAL: u32 = 8;
     let create = |flags| {
         // SAFETY: the name is a terminated string.
         let fd = unsafe { libc::memfd_create(c"tally".as_ptr(), flags) };
-        // SAFETY: a new descriptor that nothing else has.
+        // SAFETY: a new descriptor that nothing else owns.
         (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
     };
     let file = create(flags | MFD_NOEXEC_SEAL).or_else(|| create(flags))?;

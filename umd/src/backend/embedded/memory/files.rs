@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file for each buffer of the application's, without using up the application's descriptors.
+//! A file for each buffer of the application, without using up the application's descriptors.
 //!
-//! Only a file of its own can be given to another process without giving it other memory, and a
-//! program has more buffers than descriptors: 1024 is a common limit. But the limit is one for each
+//! A buffer can be passed to another process without other memory only if it has a file of its own, and
+//! programs have more buffers than descriptors: 1024 is a common limit. But the limit applies to each
 //! descriptor table, and a thread can have a table of its own:
 //!
 //! ```text
@@ -11,9 +11,9 @@
 //!  thread 2's table  0 1 2 3 ...            started when the first is full
 //! ```
 //!
-//! The thread makes the files and closes them. Others reach a file by `/proc/self/task`, which is
-//! needed where it is exported or mapped for a second time; for the first time the thread has mapped
-//! it already, and that mapping is moved to its place.
+//! The thread makes the files and closes them. Other threads reach a file by `/proc/self/task`, which is needed
+//! when it is exported or mapped a second time. The thread has made the first mapping already, and that
+//! mapping is moved to its place.
 
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -28,18 +28,18 @@ use super::backing::{Anonymous, Backing, Part, identity, memfd, protection};
 use crate::backend::Result;
 use crate::process;
 
-/// Bytes of the files that are made before they are asked for: the usual small buffer's.
+/// Bytes of the files that are made in advance: the usual size of small buffers.
 const USUAL: u64 = 64 << 10;
-/// The number of files made at once: the first time, and at most. Each time it is twice as many, so a
-/// program with many buffers rarely waits for the thread, and one with few does not wait long.
+/// The number of files made at once: the first time, and the most. It doubles each time, so a program
+/// with many buffers rarely waits for the thread, and one with few does not wait long.
 const FIRST_BATCH: usize = 4;
 const MOST_BATCH: usize = 64;
-/// Most tables. There are no more buffers than the system lets a process have mappings.
+/// The most tables. There are never more buffers than mappings that the system allows a process.
 const MOST_TABLES: usize = 128;
 /// Bytes of a table thread's stack.
 const STACK: usize = 64 << 10;
-/// Files whose descriptors are in the process's own table, at most, where it can have no other:
-/// this part of its limit.
+/// The divisor of the process's descriptor limit that gives the most files in the process's own table,
+/// if there can be no other table.
 const OWN_PART: u64 = 4;
 
 /// Makes files for buffers.
@@ -52,18 +52,18 @@ pub(super) struct Files {
 
 #[derive(Default)]
 struct State {
-    /// The last is the one that may have room.
+    /// The tables. Only the last one may have room.
     tables: Vec<Arc<Table>>,
-    /// There can be no more tables.
+    /// Whether no more tables can be made.
     refused: bool,
-    /// Files of [`USUAL`] bytes that are no buffer's yet.
+    /// Files of [`USUAL`] bytes that no buffer uses yet.
     ready: Vec<Kept>,
     /// The number made the last time.
     batch: usize,
 }
 
 impl Files {
-    /// A file of `size` bytes, all zero, or a mapping if there can be no more files.
+    /// A file of `size` bytes, all zero, or a mapping if no more files can be made.
     ///
     /// # Errors
     /// ENOMEM.
@@ -118,7 +118,7 @@ impl Files {
 pub(super) struct Kept {
     place: Place,
     size: u64,
-    /// Address of a mapping, for reading and writing, that the first user takes over; 0: none.
+    /// Address of a readable and writable mapping that the first user takes over; 0: none.
     staged: AtomicUsize,
 }
 
@@ -135,7 +135,7 @@ impl Kept {
     /// A descriptor of it in the process's table.
     ///
     /// # Errors
-    /// ENOMEM: there can be none.
+    /// ENOMEM: no descriptor is free.
     pub(super) fn open(&self) -> Result<OwnedFd> {
         match &self.place {
             Place::Own(file, _) => file.try_clone().map_err(|_| Errno::NoMemory),
@@ -143,8 +143,8 @@ impl Kept {
         }
     }
 
-    /// Maps all of it at `at` by moving the mapping with which it was made. None: it is to be mapped
-    /// as any file.
+    /// Maps all of it at `at` by moving the mapping that was made with it. None: it has to be mapped like
+    /// any file.
     pub(super) fn place(&self, part: Part) -> Option<NonNull<u8>> {
         let Part { offset, size, access, at } = part;
         let at = at.filter(|_| offset == 0 && size == self.size)?;
@@ -154,8 +154,8 @@ impl Kept {
         }
         let (from, bytes) = (ptr::with_exposed_provenance_mut(staged), size as usize);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: moves a mapping that only this file knows of; the caller owns what is replaced
-        // at `at`.
+        // SAFETY: moves a mapping that only this value refers to; the caller owns the range that is
+        // replaced at `at`.
         let moved = unsafe { libc::mremap(from, bytes, bytes, flags, at as *mut libc::c_void) };
         if moved == libc::MAP_FAILED {
             self.staged.store(staged, Ordering::Release);
@@ -174,19 +174,19 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let staged = *self.staged.get_mut();
         if staged != 0 {
-            // SAFETY: a mapping that only this file knows of.
+            // SAFETY: a mapping that only this value refers to.
             unsafe { libc::munmap(ptr::with_exposed_provenance_mut(staged), self.size as usize) };
         }
         if let Place::Table(table, fd) = &self.place
             && !process::is_gone()
         {
-            // If the thread has ended, the table is gone, and the file with it.
+            // If the thread has ended, its table and the file are gone, too.
             let _ = table.orders.send(Order::Close(*fd));
         }
     }
 }
 
-/// One of the descriptors of the process's own table that files may have.
+/// A file's use of one descriptor of the process's own table.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -215,18 +215,18 @@ enum Order {
     Close(RawFd),
 }
 
-/// Descriptors of files and where these are mapped, and whether the table has no room for one more.
+/// Descriptors of files and their mappings' addresses, and whether the table is full.
 type Answer = (Vec<(RawFd, usize)>, bool);
 
-/// A descriptor table of the driver's own: that of its thread, which ends with the last file.
+/// A descriptor table of the driver's own. It belongs to a thread, which ends with the last file.
 struct Table {
     thread: libc::pid_t,
     orders: Sender<Order>,
 }
 
 impl Table {
-    /// Starts the thread. None: there can be none, it cannot have a table of its own, or others
-    /// cannot reach into it.
+    /// Starts the thread. None: it cannot be started, cannot have a table of its own, or other threads
+    /// cannot reach into its table.
     fn start() -> Option<Arc<Self>> {
         let (orders, inbox) = mpsc::channel();
         let (answer, started) = mpsc::channel();
@@ -254,11 +254,11 @@ impl Table {
         (file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) })
     }
 
-    /// Up to `count` files, and whether there is no room for one.
+    /// Makes up to `count` files, and returns whether the table is full.
     fn make(self: &Arc<Self>, size: u64, count: usize) -> (Vec<Kept>, bool) {
         let (answer, made) = mpsc::channel();
         let sent = self.orders.send(Order::Make { size, count, answer });
-        // A thread that is gone makes none.
+        // A thread that has ended makes none.
         let (made, is_full) =
             sent.ok().and_then(|()| made.recv().ok()).unwrap_or((Vec::new(), true));
         let kept = |(fd, at)| Kept {
@@ -270,16 +270,16 @@ impl Table {
     }
 }
 
-/// Gives the calling thread an empty descriptor table, but for three files in the places where a
-/// message to standard error would go. Its number, and the identity of the file of descriptor 0.
+/// Gives the calling thread a descriptor table with only three files, in the places of the standard
+/// streams. Returns the thread's id, and the identity of the file of descriptor 0.
 fn own_table() -> Option<(libc::pid_t, (u64, u64))> {
     const CLOSE_RANGE_UNSHARE: u32 = 2;
-    // ThreadSanitizer takes a number of this table for a descriptor of the process's, which other threads
-    // open and close, and what it would report has no standard error to go to.
+    // ThreadSanitizer would mistake a descriptor of this table for one of the process, which other threads open
+    // and close, and its reports would have no standard error.
     if cfg!(tsan) {
         return None;
     }
-    // Since Linux 5.9. It copies nothing of the process's table, so no pipe of the application's
+    // Available since Linux 5.9. It copies nothing of the process's table, so no pipe of the application
     // stays open in it.
     // SAFETY: closes descriptors of the new table only.
     let done =
@@ -297,18 +297,18 @@ fn own_table() -> Option<(libc::pid_t, (u64, u64))> {
     Some((unsafe { libc::gettid() }, probe))
 }
 
-/// The thread of a table. It must not log: standard error is not in its table.
+/// The main function of a table's thread. It must not log, since standard error is not in its table.
 fn serve(inbox: &Receiver<Order>) {
     while let Ok(order) = inbox.recv() {
         match order {
             Order::Make { size, count, answer } => {
                 let made: Vec<_> = (0..count).map_while(|_| make(size)).collect();
-                // A file that is too large for the process's limits may fail where others do not.
+                // A file that is too large for the process's limits may fail although smaller ones would not.
                 let is_full = made.is_empty() && memfd(PAGE_SIZE, false).is_none();
-                // The caller waits for it.
+                // The caller waits for the answer.
                 let _ = answer.send((made, is_full));
             }
-            // SAFETY: a descriptor of this table that `make` has answered, closed once.
+            // SAFETY: a descriptor of this table that `make` has returned, closed once.
             Order::Close(fd) => unsafe {
                 libc::close(fd);
             },
@@ -316,7 +316,7 @@ fn serve(inbox: &Receiver<Order>) {
     }
 }
 
-/// A file and a mapping of it to be read and written.
+/// A file and a readable and writable mapping of it.
 fn make(size: u64) -> Option<(RawFd, usize)> {
     let file = memfd(size, false)?;
     let access = protection(bind_flag::READ | bind_flag::WRITE);
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     fn write(at: NonNull<u8>, value: u8) {
-        // SAFETY: the tests hand over mappings of at least a byte.
+        // SAFETY: the tests pass mappings of at least a byte.
         unsafe { at.write_volatile(value) };
     }
 

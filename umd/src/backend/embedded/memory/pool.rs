@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A backing that many of the driver's own buffers are cut from. It is never sent anywhere.
+//! A backing of which many of the driver's own buffers are parts. It is never passed to another process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no buffer lies in it.
+    /// Whether it contains no buffer.
     pub(super) fn is_empty(&self) -> bool {
         self.free().get(&0) == Some(&self.size)
     }
