@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entry for the Level Zero loader: the exported `z*Get*ProcAddrTable` functions.
 //!
-//! The loader looks up nothing else in this library. It hands over a table that it allocated for
-//! the API version of its own headers, and the driver fills in function pointers. An older loader's
-//! table is shorter; writing behind it overwrites the loader's stack. `tally_ze::tables` knows what
-//! each version's table looks like.
+//! The loader looks up nothing else in this library. It passes a table that it has allocated for the API
+//! version of its own headers, and the driver fills in function pointers. An older loader's table is shorter;
+//! writing beyond its end would overwrite the loader's stack. `tally_ze::tables` has the layout of each
+//! version's table.
 //!
-//! Every table is exported and every entry is filled: loader 1.20 refuses a driver that lacks one of
-//! 46 tables, and an application may call through an entry without a check. What is not implemented
-//! leads to a function that says so.
+//! Every table is exported and every entry is filled: loader 1.20 refuses a driver that lacks one of 46 tables,
+//! and an application may call through an entry without a check. Entries without an implementation point to a
+//! function that reports that.
 
 use core::ffi::c_void;
 
@@ -25,13 +25,13 @@ mod old_loader;
 pub use exports::EXPORTED;
 pub use implemented::{IMPLEMENTED, lookup};
 
-/// The major version that this driver speaks; tables of another one have an unknown layout.
+/// The major version of this driver; tables of another one have an unknown layout.
 const MAJOR: u32 = 1;
 
 /// Writes the entries that API version `version` has into `table`.
 ///
-/// A version newer than the headers that this driver was built from gets the entries known here:
-/// minor versions only append.
+/// A version newer than this driver's headers gets the entries known here, since minor versions only
+/// append.
 ///
 /// # Safety
 /// `table` is null or points to as many pointers as the table has at `version`, writable.
@@ -54,18 +54,18 @@ unsafe fn fill(
     ze_result_t::ZE_RESULT_SUCCESS
 }
 
-/// The driver's function, or the one that answers that there is none. That one returns a result, so
-/// functions that return something else must be implemented; `tests/ddi.rs` sees to it.
+/// The driver's function, or [`unsupported`]. The latter returns a result, so functions that return something
+/// else must be implemented, which `tests/ddi.rs` checks.
 fn address(entry: &Entry) -> *const c_void {
     lookup(entry.name).unwrap_or(unsupported as *const c_void)
 }
 
-/// Stands for every function that is not implemented.
+/// The function in place of every one that is not implemented.
 ///
 /// Callers pass arguments that it does not declare. The C calling convention allows that: the
 /// caller places and removes them.
 extern "C" fn unsupported() -> ze_result_t {
-    // One function stands for all, so the description cannot name the one that was called.
+    // All of them share this function, so the description cannot name the one that was called.
     let error = Error::unsupported("the driver does not implement the function that was called");
     error::set_last("Level Zero", &error);
     error.code()

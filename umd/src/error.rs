@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors: a Level Zero code and the sentence that zeDriverGetLastErrorDescription answers.
+//! Errors: a Level Zero code and the sentence that zeDriverGetLastErrorDescription returns.
 //!
-//! The sentence names the argument and the rule ("alignment: 24 is not a power of two"); the entry
-//! point puts its own name before it. Codes that are no errors, such as ZE_RESULT_NOT_READY, travel
-//! the same way without a sentence and cost nothing.
+//! The sentence names the argument and the rule ("alignment: 24 is not a power of two"); the entry point
+//! puts its own name before it. Codes that are not errors, such as ZE_RESULT_NOT_READY, are returned in the
+//! same way without a sentence, and cost nothing.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use tally_ze::ze_result_t;
 
 use crate::process::{self, Refusal};
 
-/// The reason why a call does not answer ZE_RESULT_SUCCESS.
+/// The reason why a call does not return ZE_RESULT_SUCCESS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: ze_result_t,
@@ -26,14 +26,14 @@ pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
     /// An error with its sentence: the argument, a colon, the rule.
-    // Not inlined, nor the next ones, so that entry points keep to what they do without an error.
+    // Neither this nor the next ones are inlined, so that entry points contain only the code without errors.
     #[cold]
     #[inline(never)]
     pub fn new(code: ze_result_t, text: impl Into<Cow<'static, str>>) -> Self {
         Self { code, text: text.into() }
     }
 
-    /// A code that is an answer, not an error; the last description stays as it is.
+    /// A code that is a result, not an error; the last description does not change.
     pub const fn status(code: ze_result_t) -> Self {
         Self { code, text: Cow::Borrowed("") }
     }
@@ -52,7 +52,7 @@ impl Error {
         Self::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, text)
     }
 
-    /// The error that the kernel answered to `ioctl`.
+    /// The error that the kernel returned for `ioctl`.
     #[cold]
     pub fn kernel(ioctl: &str, errno: Errno) -> Self {
         let (code, why) = match errno {
@@ -111,7 +111,7 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 thread_local! {
-    /// The description that zeDriverGetLastErrorDescription hands out on this thread.
+    /// The description that zeDriverGetLastErrorDescription returns on this thread.
     static LAST: RefCell<CString> = RefCell::default();
 }
 

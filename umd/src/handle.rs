@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handles: pointers to slots of type-stable slabs.
 //!
-//! Each kind of object has a slab, a reserved range of addresses that is only ever used for slots of
-//! that kind. A handle is the address of a slot:
+//! Each kind of object has a slab, a reserved range of addresses that is only used for slots of that kind. A
+//! handle is the address of a slot:
 //!
 //! ```text
-//!  0   tables   what the loader dispatches through (`ddi::dispatch`); never changes
+//!  0   tables   function tables for the loader (`ddi::dispatch`); they never change
 //! 32   tag      kind and state: live or free
-//! 40   uses     how many objects were made here
+//! 40   uses     number of objects that were made here
 //! 48   value    the object, stored inline
 //! ```
 //!
-//! The next slot follows at a power of two, so that an address inside of one is told by its low bits.
+//! The distance between slots is a power of two, so that an address inside of a slot is recognised by its low
+//! bits.
 //!
-//! A lookup compares the address with the slab's range and reads the tag: ten instructions, no
-//! lock, no memory access outside the slab. So null, a wild pointer, a pointer into the middle of an
-//! object, a handle of another kind and a destroyed handle are all told apart and refused.
+//! A lookup compares the address with the slab's range and reads the tag: ten instructions, no lock, no memory
+//! access outside the slab. So null, a wild pointer, a pointer into the middle of an object, a handle of another
+//! kind and a destroyed handle are all recognised and refused.
 //!
-//! What it cannot catch: a destroyed handle whose slot has been given to a new object of the same
-//! kind. Slots are reused in the order in which they were freed and not before [`REST`] others were
-//! freed, which makes that rare, not impossible: a pointer has no room for a generation. (Of events,
-//! which are made and freed most, each thread keeps some slots and this order for itself.) And a
-//! handle that one thread destroys while another uses it: Level Zero forbids it, and a check would
-//! cost every call a lock.
+//! Two mistakes cannot be recognised. One is a destroyed handle whose slot contains a new object of the same
+//! kind. Slots are reused in the order in which they were freed and not before [`REST`] others were freed, which
+//! makes this rare, not impossible: a pointer has no room for a generation. (Events are made and freed most, so
+//! each thread keeps some of their slots, and this order, for itself.) The other is a handle that one thread
+//! destroys while another uses it: Level Zero forbids that, and a check would cost every call a lock.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -93,7 +93,7 @@ impl Kind {
         &SLABS[self as usize]
     }
 
-    /// Bytes of addresses to reserve for slots: room for more objects than any program has had.
+    /// Bytes of address space to reserve for slots: room for more objects than any known program has.
     const fn span(self) -> usize {
         match self {
             Self::Driver | Self::Device | Self::Engines | Self::Memory => 1 << 20,
@@ -108,7 +108,8 @@ impl Kind {
         LIVE | self as u32
     }
 
-    /// Names the slots that hold an object, of the first so many, each with how many it has held.
+    /// Calls `visit` for the slots that hold an object, among the first `most`, each with the number of objects
+    /// that it has held.
     pub fn each_live(self, most: usize, mut visit: impl FnMut(usize, u64)) {
         let slab = self.slab();
         let (base, used, slots) = {
@@ -119,7 +120,7 @@ impl Kind {
         for slot in 0..slots.min(most) {
             let address = base + slot * (used / slots);
             let head = ptr::with_exposed_provenance::<Slot<()>>(address);
-            // SAFETY: slots that have been used stay accessible, and begin alike whatever they hold.
+            // SAFETY: slots that have been used stay accessible, and all kinds of slots begin with the same words.
             let head = unsafe { &*head };
             if head.tag.load(Ordering::Acquire) == self.live() {
                 visit(slot, head.uses.load(Ordering::Relaxed));
@@ -128,13 +129,13 @@ impl Kind {
     }
 }
 
-/// Tag of a slot that holds an object; the low byte is the kind. Anything else is a free slot.
+/// Tag of a slot that holds an object; the low byte is the kind. Any other tag means a free slot.
 const LIVE: u32 = 0x7a11_7a00;
 const FREE: u32 = 0;
 
 /// Slots become accessible in steps of this many bytes.
 const STEP: usize = 64 << 10;
-/// Freed slots that rest before the first of them is used again.
+/// Number of freed slots that rest before the first of them is used again.
 pub const REST: usize = 64;
 
 /// A C handle type, and the object behind it.
@@ -149,7 +150,7 @@ pub trait RawHandle: Copy {
     fn as_ptr(self) -> *mut c_void;
 }
 
-/// Says which object a C handle type stands for: `object! { ze_event_handle_t => Event, Kind::Event }`.
+/// Defines the object of a C handle type: `object! { ze_event_handle_t => Event, Kind::Event }`.
 macro_rules! object {
     ($raw:ident => $object:ty, $kind:expr) => {
         impl $crate::handle::RawHandle for tally_ze::$raw {
@@ -166,13 +167,13 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// Pointers to tables that every handle begins with.
+/// The number of pointers to tables with which every handle begins.
 const TABLES: usize = 4;
 
 static HANDLE_TABLES: [AtomicPtr<c_void>; TABLES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
 
-/// The tables that handles begin with; set before the first handle is made.
+/// Sets the tables with which handles begin, before the first handle is made.
 pub fn set_tables(tables: [*const c_void; TABLES]) {
     for (word, table) in HANDLE_TABLES.iter().zip(tables) {
         word.store(table.cast_mut(), Ordering::Relaxed);
@@ -196,7 +197,7 @@ impl<T> Slot<T> {
 struct Slab {
     /// First address, 0 before the first object.
     base: AtomicUsize,
-    /// Slots from `base` on that have been used at least once.
+    /// Number of slots from `base` on that have been used at least once.
     slots: AtomicUsize,
     growth: Mutex<Growth>,
 }
@@ -206,9 +207,9 @@ struct Growth {
     span: usize,
     /// Accessible bytes.
     open: usize,
-    /// Bytes that hold slots that have been used at least once.
+    /// Bytes of slots that have been used at least once.
     used: usize,
-    /// Addresses of free slots, the one that was freed first in front.
+    /// Addresses of free slots, in the order in which they were freed.
     free: VecDeque<usize>,
 }
 
@@ -225,20 +226,20 @@ impl Slab {
     /// power of two.
     #[inline(always)]
     fn has_slot(&self, address: usize, stride: usize) -> bool {
-        // `slots` is published after `base`: a caller that sees the one sees the other.
+        // `slots` is published after `base`, so a caller that sees `slots` sees `base`, too.
         let slots = self.slots.load(Ordering::Acquire);
         let offset = address.wrapping_sub(self.base.load(Ordering::Relaxed));
-        // The remainder of the division ends up in the high bits: one compare for both.
+        // The rotation moves the remainder of the division to the high bits, so one comparison checks both.
         offset.rotate_right(stride.trailing_zeros()) < slots
     }
 
-    /// Whether `address` lies in a slot that has been used.
+    /// Whether `address` is inside a slot that has been used.
     fn holds(&self, address: usize) -> bool {
         let growth = self.growth();
         address.wrapping_sub(self.base.load(Ordering::Relaxed)) < growth.used
     }
 
-    /// Address of a free slot of `size` bytes; `span` bytes are reserved for the first.
+    /// Address of a free slot of `size` bytes; the first call reserves `span` bytes.
     fn reserve(&self, size: usize, span: usize) -> Result<usize> {
         self.reserve_in(&mut self.growth(), size, span)
     }
@@ -251,7 +252,7 @@ impl Slab {
         }
         match self.grow(growth, size, span) {
             Ok(address) => Ok(address),
-            // Better a slot that has not rested than none.
+            // A slot that has not rested is better than none.
             Err(error) => growth.free.pop_front().ok_or(error),
         }
     }
@@ -270,7 +271,7 @@ impl Slab {
                 return Err(out_of_memory());
             }
             let at = (base + growth.open) as *mut c_void;
-            // SAFETY: the range is the part of our own reservation behind what is open.
+            // SAFETY: the range is the part of our own reservation after the accessible bytes.
             let done = unsafe { libc::mprotect(at, step, libc::PROT_READ | libc::PROT_WRITE) };
             if done != 0 {
                 return Err(out_of_memory());
@@ -288,7 +289,7 @@ impl Slab {
     }
 }
 
-/// Writes what a handle begins with, once, since it never changes.
+/// Writes the tables with which a handle begins, once, since they never change.
 fn write_tables(address: usize) {
     let words = ptr::with_exposed_provenance::<[AtomicPtr<c_void>; TABLES]>(address);
     // SAFETY: the address is that of a slot, accessible from here on, which begins with these words.
@@ -306,15 +307,15 @@ fn out_of_memory() -> Error {
     )
 }
 
-/// Reserves an inaccessible range of `span` bytes, or less where the process may not have much: its
-/// base and its size.
+/// Reserves an inaccessible range of `span` bytes, or less if the process's address space is limited. Returns
+/// its base and its size.
 fn reserve_range(mut span: usize) -> Option<(usize, usize)> {
     let limit = usize::try_from(crate::space::address_limit() / 64).unwrap_or(usize::MAX);
     while span > STEP && span > limit {
         span /= 2;
     }
     while span >= STEP {
-        // SAFETY: a new mapping at an address that the system chooses touches nothing of others.
+        // SAFETY: a new mapping at an address that the system chooses touches no existing memory.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -341,7 +342,7 @@ pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
     Ok(Vacant::take()?.fill(object))
 }
 
-/// A slot for an object that is still to be made: so it can be made where it stays.
+/// A slot for an object that will be made in place.
 pub struct Vacant<R: RawHandle>(*mut Slot<R::Object>);
 
 impl<R: RawHandle> Vacant<R> {
@@ -358,7 +359,7 @@ impl<R: RawHandle> Vacant<R> {
         Ok(Self(ptr::with_exposed_provenance_mut(address)))
     }
 
-    /// The handle of `object`, which moves in.
+    /// Moves `object` into the slot, and returns its handle.
     #[inline(always)]
     pub fn fill(self, object: R::Object) -> R {
         // SAFETY: `reserve` gives each address, aligned since slots are a multiple of 16 from a page
@@ -376,7 +377,7 @@ impl<R: RawHandle> Vacant<R> {
 }
 
 impl<R: RawHandle> Drop for Vacant<R> {
-    /// Nothing was made.
+    /// Frees the slot, since no object was made.
     #[cold]
     fn drop(&mut self) {
         R::KIND.slab().growth().free.push_back(self.0.expose_provenance());
@@ -386,20 +387,20 @@ impl<R: RawHandle> Drop for Vacant<R> {
 /// The object behind `raw`. `name` is the argument's name, for the description.
 ///
 /// # Safety
-/// The handle is not destroyed while the reference is in use. Level Zero asks this of applications.
+/// The handle is not destroyed while the reference is in use, which Level Zero requires of applications.
 ///
 /// # Errors
-/// INVALID_NULL_HANDLE: null, not a handle, another kind's, or destroyed.
+/// INVALID_NULL_HANDLE: null, not a handle, of another kind, or destroyed.
 #[inline]
 pub unsafe fn get<'a, R: RawHandle>(raw: R, name: &'static str) -> Result<&'a R::Object> {
     match find(raw) {
-        // SAFETY: the tag says that the value is there; the caller keeps it there.
+        // SAFETY: the tag says that the slot holds a value; the caller keeps it alive.
         Some(slot) => Ok(unsafe { (*slot.value.get()).assume_init_ref() }),
         None => Err(explain(raw, name)),
     }
 }
 
-/// A handle, and which of the objects that have had it is meant.
+/// A handle together with the generation of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<R> {
     raw: R,
@@ -423,20 +424,20 @@ impl<R: RawHandle> Counted<R> {
     }
 }
 
-/// The handle as it is kept to find its object again; that of no object if it is not live.
+/// The handle in the form that finds its object again; that of no object if it is not live.
 pub fn counted<R: RawHandle>(raw: R) -> Counted<R> {
     let uses = |slot: &Slot<R::Object>| slot.uses.load(Ordering::Relaxed);
     find(raw).map_or_else(Counted::none, |slot| Counted { raw, uses: uses(slot) })
 }
 
-/// Does the same as [`counted`] for an object that has a handle.
+/// Like [`counted`], for an object that has a handle.
 pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
     let offset = std::mem::offset_of!(Slot<R::Object>, value);
     let slot = ptr::from_ref(object).cast::<u8>().wrapping_sub(offset);
     counted(R::from_ptr(slot.cast_mut().cast()))
 }
 
-/// Moves the object out; the handle is dead from here on.
+/// Moves the object out of its slot, which destroys the handle.
 ///
 /// # Safety
 /// No reference from [`get`] is in use.
@@ -446,11 +447,11 @@ pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
 pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
     // SAFETY: the caller's promise.
     let slot = unsafe { Claimed::<R>::claim(raw, name) }?;
-    // SAFETY: the value was live, and with the claim this thread takes it out for good.
+    // SAFETY: the value was live, and the claim lets only this thread move it out, once.
     Ok(unsafe { (*slot.0.value.get()).assume_init_read() })
 }
 
-/// Drops the object where it is; the handle is dead from here on.
+/// Drops the object in place, which destroys the handle.
 ///
 /// # Safety
 /// No reference from [`get`] is in use.
@@ -464,12 +465,12 @@ pub unsafe fn destroy<R: RawHandle>(raw: R, name: &'static str) -> Result {
     Ok(())
 }
 
-/// A slot whose object is this thread's alone. Dropping it frees the slot, so the object is to be
-/// moved out or dropped before.
+/// A slot whose object only this thread can reach. Dropping it frees the slot, so the object has to be moved
+/// out or dropped before.
 pub struct Claimed<R: RawHandle>(&'static Slot<R::Object>);
 
 impl<R: RawHandle> Claimed<R> {
-    /// Takes the object behind a handle, which is dead from here on.
+    /// Claims the object of a handle, which destroys the handle.
     ///
     /// # Safety
     /// The rules of [`take`] hold.
@@ -491,13 +492,13 @@ impl<R: RawHandle> Claimed<R> {
     /// The object.
     #[inline(always)]
     pub fn object(&mut self) -> &mut R::Object {
-        // SAFETY: the value was live, and with the claim it is this thread's alone.
+        // SAFETY: the value was live, and after the claim only this thread can reach it.
         unsafe { (*self.0.value.get()).assume_init_mut() }
     }
 
-    /// Drops the object where it is and frees the slot.
+    /// Drops the object in place and frees the slot.
     pub fn end(mut self) {
-        // SAFETY: as in `object`; the value cannot be found any more.
+        // SAFETY: as in `object`; no other thread can find the value any more.
         unsafe { ptr::drop_in_place(self.object()) };
     }
 }
@@ -519,14 +520,13 @@ fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     if !R::KIND.slab().has_slot(address, Slot::<R::Object>::STRIDE) {
         return None;
     }
-    // SAFETY: the address is the start of a slot in the used part of the slab: it stays accessible,
-    // and never anything but a slot of this type.
+    // SAFETY: the address is the start of a slot in the used part of the slab: it stays accessible, and
+    // always is a slot of this type.
     let slot = unsafe { &*ptr::with_exposed_provenance::<Slot<R::Object>>(address) };
     (slot.tag.load(Ordering::Acquire) == R::KIND.live()).then_some(slot)
 }
 
-/// Names the rule that `raw` breaks. One function for each kind of handle costs those who look
-/// handles up the least.
+/// Names the rule that `raw` breaks. One function for each kind of handle costs lookups the least.
 #[cold]
 fn explain<R: RawHandle>(raw: R, name: &'static str) -> Error {
     explain_address(raw.as_ptr(), R::KIND, name)
@@ -553,8 +553,8 @@ mod tests {
 
     use super::*;
 
-    /// Stand-ins: the C types belong to the real objects, and a slab whose slots are all used again and
-    /// again is one test's own.
+    /// Handle types for tests: the C types belong to the real objects, and a slab whose slots are all reused
+    /// repeatedly must belong to one test.
     macro_rules! stand_in {
         ($name:ident => $object:ty, $kind:expr) => {
             #[derive(Clone, Copy)]
@@ -628,7 +628,7 @@ mod tests {
         }
     }
 
-    /// Held by tests that use the slots of events: others' events would end the rest of a slot.
+    /// Held by tests that use the slots of events, since other tests' events would shorten the rest of a slot.
     static EVENTS: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -642,7 +642,7 @@ mod tests {
             assert_ne!(next.0, first.0);
             let address = next.0 as usize;
             let elsewhere = std::thread::spawn(move || {
-                // SAFETY: this thread alone uses the handle now.
+                // SAFETY: only this thread uses the handle now.
                 unsafe { destroy(Cached(address as *mut c_void), "h") }
             });
             elsewhere.join().expect("no panic").expect("live");
@@ -653,7 +653,7 @@ mod tests {
 
     fn destroy_all(events: &mut Vec<Cached>) {
         for event in events.drain(..) {
-            // SAFETY: the tests hand over events that no other thread has.
+            // SAFETY: the tests pass events that no other thread has.
             unsafe { destroy(event, "h") }.expect("live");
         }
     }

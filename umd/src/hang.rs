@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `TALLY_HANG_MS`: reports which queue waits for which, when a wait of the host lasts suspiciously
-//! long; and `TALLY_TOP`: the same at any time, for `tally-top`.
+//! `TALLY_HANG_MS`: reports which queue waits for which, when a host wait lasts suspiciously long; and
+//! `TALLY_TOP`: the same at any time, for `tally-top`.
 //!
-//! Once for each such wait a report goes to standard error: the value that the host waits for; for every
-//! parked queue of the process the cell and value that it waits for, the call that appended the
-//! wait, and the queues that are going to signal it; and any cycle that these waits form.
+//! One report for each such wait is written to standard error. It contains the value that the host waits for; for
+//! every parked queue of the process the cell and value that it waits for, the call that appended the wait, and
+//! the queues that will signal it; and any cycle of these waits.
 //!
 //! ```text
 //!  names ── whose counter, whose event a cell is ──┐
-//!  calls ── which call wrote which packets ────────┼─► waiter ── what a queue is still to do ─► cycle
+//!  calls ── which call wrote which packets ────────┼─► waiter ── a queue's remaining steps ───► cycle
 //!  QUEUE_QUERY, rings, recordings ─────────────────┘                                             │
 //!                                                               text and JSON ◄── report ◄──────┘
 //! ```
 //!
-//! The steps that are still to come are read from the packets themselves. Besides the packets, the
-//! driver keeps only names and a word for each command; and nothing while the setting is off.
+//! The remaining steps are read from the packets themselves. Besides the packets, the driver keeps only names and
+//! a word for each command, and nothing while the setting is off.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -47,7 +47,7 @@ pub fn log_calls() -> Option<Box<CallLog>> {
     })
 }
 
-/// From here on waits that last too long are reported.
+/// Begins to report waits that last too long.
 pub fn install() {
     host_waits::report_with(report);
 }
@@ -75,7 +75,7 @@ fn report(waiting: Waiting, lasted: Duration) {
     }
 }
 
-/// Adds the report to a file as one line, in one piece: other threads and processes may write there too.
+/// Appends the report to a file as one line, in one write, since other threads and processes may write there, too.
 fn append(path: &Path, report: &Report) -> io::Result<()> {
     let mut file = File::options().append(true).create(true).open(path)?;
     file.write_all(format!("{}\n", report.to_json()).as_bytes())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The waits of host threads: which thread waits for what, in which call, and since when.
+//! The waits of host threads: the thread, the awaited object, the call, and the start of each wait.
 //!
-//! Below everything that waits. `hang`, which is above it, makes reports of what is noted here.
+//! This module is below everything that waits. `hang`, which is above, makes reports from these notes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ thread_local! {
     static CURRENT: Cell<&'static str> = const { Cell::new("a call") };
 }
 
-/// This thread is in an entry point of this name from now on.
+/// Notes that this thread enters an entry point of this name.
 pub fn enter(function: &'static str) {
-    // After thread-local destructors have run the thread appends no more.
+    // After its thread-local destructors have run the thread makes no more appends.
     let _ = CURRENT.try_with(|current| current.set(function));
 }
 
@@ -27,7 +27,7 @@ pub fn current() -> &'static str {
     CURRENT.try_with(Cell::get).unwrap_or("a call")
 }
 
-/// The time after which a host wait is reported, in ns; `None`: it never is.
+/// The time after which a host wait is reported, in ns; `None`: waits are never reported.
 pub fn limit_ns() -> Option<u64> {
     settings::get().hang_ms.map(|ms| ms * 1_000_000)
 }
@@ -35,14 +35,14 @@ pub fn limit_ns() -> Option<u64> {
 /// The object of a host thread's wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Waiting {
-    /// A cell to be at least a value.
+    /// A cell that has to reach at least a value.
     Cell {
         /// VA of the cell.
         address: u64,
         /// The value.
         value: u64,
     },
-    /// A fence that was given to no execution since it was made or reset.
+    /// A fence that was passed to no execution since it was made or reset.
     Fence,
 }
 
@@ -50,7 +50,7 @@ static REPORT: OnceLock<fn(Waiting, Duration)> = OnceLock::new();
 
 /// Sets the function that reports a wait which lasts longer than [`limit_ns`].
 pub fn report_with(report: fn(Waiting, Duration)) {
-    // Once a process; later calls bring the same function.
+    // Set once per process; later calls pass the same function.
     let _ = REPORT.set(report);
 }
 
@@ -65,13 +65,13 @@ pub fn report(waiting: Waiting, lasted: Duration) {
 /// A wait of a host thread.
 #[derive(Clone, Copy, Debug)]
 pub struct HostWait {
-    /// The system's number of the thread.
+    /// The system's id of the thread.
     pub thread: i32,
     /// The entry point that it is in.
     pub call: &'static str,
     /// The object of the wait.
     pub waiting: Waiting,
-    /// When it began.
+    /// The start of the wait.
     pub since: Instant,
 }
 
@@ -89,18 +89,18 @@ fn waits() -> MutexGuard<'static, BTreeMap<u64, HostWait>> {
     WAITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All waits that are noted now, in the order in which they began.
+/// All waits that are noted now, in the order of their starts.
 pub fn all() -> Vec<HostWait> {
     waits().values().copied().collect()
 }
 
-/// While it lives, this thread's wait is among [`all`]; then it is on the timeline.
+/// A noted wait of this thread: it is among [`all`] until this is dropped, and then on the timeline.
 pub struct Noted {
     number: Option<u64>,
     _traced: Option<trace::HostWait>,
 }
 
-/// Notes a wait of this thread that may last, if `tally-top` may ask for it or a timeline is made.
+/// Notes a wait of this thread that may last, if `tally-top` may ask for it or a timeline is written.
 pub fn note(waiting: Waiting) -> Option<Noted> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let traced = match waiting {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The GPUs that the device can pass for (`TALLY_DEVICE_AS`).
+//! The GPUs whose identity the device can report (`TALLY_DEVICE_AS`).
 //!
-//! Libraries choose code, and programs choose devices, by a GPU's name and numbers. A name here changes
-//! these answers and nothing else: limits, extensions, features and the uuid stay the device's own, so
-//! what works does so under any name. docs/clients.md has the table.
+//! Libraries choose code, and programs choose devices, by a GPU's name and numbers. An identity changes only
+//! these values: limits, extensions, features and the uuid stay the device's own, so programs work the same under
+//! any name. docs/clients.md has the table.
 //!
 //! The numbers are public: device ids in Linux' `intel/pciids.h`, architectures in SYCL's extension
 //! `sycl_ext_oneapi_device_architecture`, execution units and clocks in Intel's product pages.
 
-/// What a device says of itself.
+/// The values that identify a device.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The value of `TALLY_DEVICE_AS`.
@@ -24,22 +24,21 @@ pub struct Identity {
     pub clock_mhz: u32,
     /// Threads of an execution unit.
     pub threads: u32,
-    /// Lanes of an execution unit.
+    /// Vector lanes of an execution unit.
     pub lanes: u32,
     /// Slices, sub-slices of each, and execution units of each of those.
     pub slices: [u32; 3],
 }
 
-/// Intel's PCI vendor id, which goes with each of them.
+/// Intel's PCI vendor id, which all of them have.
 pub const INTEL: u32 = 0x8086;
 
-/// What `ze_device_ip_version_ext_t` answers for the device itself: 12.2.0, Intel's Xe-LP. Libraries
-/// refuse an architecture that they do not know (oneMKL: "unknown GPU architecture"), and of those that
-/// they know they take their SPIR-V for this one, which has neither matrix engines nor binaries of its own
-/// in them. docs/clients.md has what was seen.
+/// The value of `ze_device_ip_version_ext_t` for the device itself: 12.2.0, Intel's Xe-LP. Libraries refuse an
+/// architecture that they do not know (oneMKL: "unknown GPU architecture"). For this one they use their SPIR-V,
+/// since it has neither matrix engines nor binaries of its own in them. docs/clients.md lists the observations.
 pub const OWN_IP_VERSION: u32 = ip_version(12, 2, 0);
 
-/// All of them.
+/// All identities.
 pub static ALL: [Identity; 4] = [
     Identity {
         key: "uhd-770",
@@ -101,7 +100,7 @@ const fn ip_version(architecture: u32, release: u32, revision: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The numbers that SYCL's device_architecture extension has for these GPUs.
+    /// The numbers of SYCL's device_architecture extension for these GPUs.
     #[test]
     fn architectures_are_numbered_as_sycl_numbers_them() {
         let numbers = ALL.each_ref().map(|it| it.ip_version);

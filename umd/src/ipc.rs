@@ -2,14 +2,13 @@
 //! Sharing with other processes.
 //!
 //! ```text
-//!  memory   event ─► event::counter   pool        what is shared, and what each end does about it
+//!  memory   event ─► event::counter   pool        the shared objects, and the work of each end
 //!     └───────────────┴────────────────┴─► transport   handles, sockets, notes
 //! ```
 //!
-//! Shared memory is mapped here at addresses of this process's own; counters can only be
-//! read. Waits for such cells are waits like others. What differs: signals are made by another
-//! device, of which notes tell, and the other process may die. Then what its cells hold stays, and
-//! waits that are not met by it end in DEVICE_LOST.
+//! Shared memory is mapped here at addresses of this process's own; counters can only be read. Waits for such
+//! cells are like other waits, with two differences: another device makes the signals, which notes report, and
+//! the other process may die. Then its cells keep their values, and unmet waits end in DEVICE_LOST.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,16 +37,16 @@ pub struct Imported {
     /// The other process's name for reports.
     exporter: String,
     fate: Mutex<Fate>,
-    /// Holds a cell that counts the changes of `fate`, for hosts that wait.
+    /// Holds a cell that counts the changes of `fate`, for host waits.
     changes: Block,
-    /// Set if only the other process signals.
+    /// Whether only the other process signals.
     read_only: bool,
 }
 
 /// The cells that will not be signalled any more.
 #[derive(Default)]
 struct Fate {
-    /// All of them: the other process is gone.
+    /// Whether none will be signalled any more, because the other process is gone.
     orphaned: bool,
     abandoned: Vec<Cell>,
 }
@@ -76,7 +75,7 @@ impl Imported {
     }
 
     fn changes(&self) -> Cell {
-        // SAFETY: it is used here only, while this exists; nothing else is in the block.
+        // SAFETY: it is used only here, while this exists; nothing else is in the block.
         unsafe { Cell::new(&self.changes, 0) }
     }
 
@@ -95,21 +94,21 @@ impl Imported {
         fate.orphaned || fate.abandoned.contains(&cell)
     }
 
-    /// Waits until a cell of it holds at least `value`; false when the time passes first. It spins
-    /// first if `spins`.
+    /// Waits until one of its cells holds at least `value`; false when the time passes first. It spins first if
+    /// `spins` is set.
     ///
     /// # Errors
     /// DEVICE_LOST: here, or in the other process.
     pub fn wait(&self, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
         let mut approach = Approach::new(Deadline::after(timeout_ns), spins);
         let changes = self.changes();
-        // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
-        // sleepers of all processes: its memory takes no futex.
+        // The back end does waits that may have to be reported. It also does all waits if one kernel wakes the
+        // sleepers of all processes, since its memory supports no futex.
         let own_device = self.vm.backend().sees_process();
         let naps = self.read_only && own_device && host_waits::limit_ns().is_none();
         let mut spins = spins;
         loop {
-            // Both before the cell is looked at: what was signalled before the end counts.
+            // Both are read before the cell, so that signals before the end count.
             let next = changes.load() + 1;
             let dead = self.is_dead(cell);
             if cell.reached(value) {
@@ -134,7 +133,7 @@ impl Imported {
         }
     }
 
-    /// The other process is gone: ends all waits that are not met.
+    /// Ends all unmet waits, because the other process is gone.
     fn set_orphaned(&self) {
         let mut fate = self.fate();
         if std::mem::replace(&mut fate.orphaned, true) {
@@ -156,14 +155,14 @@ impl Imported {
         drop(fate);
         let orphan = VmOrphan { vm_id: self.vm.id(), pad: 0, address, size };
         match self.vm.backend().vm_orphan(&orphan) {
-            // A lost VM waits for nothing.
+            // A lost VM has no waits.
             Ok(()) | Err(Errno::Io | Errno::NoDevice) => {}
             Err(errno) => log::warn!("VM_ORPHAN: {}: queues may wait for ever", errno.name()),
         }
         wake(&self.vm, changes);
     }
 
-    /// The error of a wait that will not be met.
+    /// The error of a wait that will never be met.
     fn dead(&self) -> Error {
         let by = if self.is_orphaned() {
             "has ended, or lost its device, before it was signalled"
@@ -191,12 +190,12 @@ fn wake(vm: &Vm, cell: Cell) {
     }
 }
 
-/// The error of an exporter that has lost what a handle stands for.
+/// The error for an exporter that has lost the object of a handle.
 fn gone() -> Error {
     Error::new(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "what it stands for is gone")
 }
 
-/// The error for facts that cannot be.
+/// The error for impossible facts.
 fn bad_facts() -> Error {
     Error::invalid("the exporter has sent facts that do not fit the memory")
 }

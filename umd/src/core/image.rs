@@ -269,18 +269,18 @@ impl Image {
         self.bindless
     }
 
-    /// Identifies its memory in this process, the same for views.
+    /// The id of its memory in this process, the same for views.
     pub fn id(&self) -> u64 {
         self.texels.id
     }
 
-    /// The buffer that it is in, if that can be had as a file.
+    /// The buffer that contains it, if that can be exported as a file.
     pub fn exportable(&self) -> Option<u32> {
         let memory = self.texels.memory.as_ref().filter(|_| self.texels.exportable);
         memory.map(|(mapping, _)| mapping.bo())
     }
 
-    /// Bytes of its memory, from row to row, from slice to slice.
+    /// Bytes of its memory, its row pitch and its slice pitch.
     pub fn memory(&self) -> [u64; 3] {
         [self.texels.bytes, self.texels.row_pitch, self.texels.slice_pitch]
     }
@@ -293,15 +293,15 @@ impl Image {
         self.context.unfinished()
     }
 
-    /// Frees it when `until` is reached.
+    /// Frees it once `until` is reached.
     pub fn destroy(self, until: Vec<(Cell, u64)>) {
         let Self { context, texels, block, .. } = self;
         context.shared().retire_after(until, Box::new((texels, block)));
     }
 
-    /// The bytes of a region; of all of it without one. Fields that the image has no dimension for
-    /// are ignored: layers of 1D images are in y, those of 2D images in z. A region may be empty, as
-    /// those of memory may: a copy of it waits and signals.
+    /// The bytes of a region, or of the whole image without one. Fields for which the image has no dimension
+    /// are ignored: layers of 1D images are in y, those of 2D images in z. A region may be empty, like one of
+    /// memory: a copy of it still waits and signals.
     ///
     /// # Errors
     /// INVALID_SIZE: not inside the image.
@@ -353,7 +353,7 @@ impl Part {
         }
     }
 
-    /// Bytes from the first to the last.
+    /// Bytes from the first to the last byte of the part.
     pub fn span(&self) -> u64 {
         if self.size.contains(&0) {
             return 0;
@@ -363,7 +363,7 @@ impl Part {
         (slices - 1).saturating_mul(self.slice_pitch).saturating_add(rows).saturating_add(width)
     }
 
-    /// Whether the two have a byte in common.
+    /// Whether the two parts share a byte.
     pub fn overlaps(&self, other: &Self) -> bool {
         let rows = |part: &Self| part.size[1] * part.size[2];
         let (few, many) = if rows(self) < rows(other) { (self, other) } else { (other, self) };
@@ -381,11 +381,11 @@ impl Part {
         self.address.saturating_add(slice * self.slice_pitch).saturating_add(row * self.row_pitch)
     }
 
-    /// Whether a byte from `start` to before `end` is one of this part, which is not empty.
+    /// Whether a byte in `start..end` belongs to this part, which is not empty.
     fn touches(&self, start: u64, end: u64) -> bool {
         let [width, rows, slices] = self.size;
         let offset = start.saturating_sub(self.address);
-        // The last row that does not begin behind `start`. A pitch means nothing where nothing follows.
+        // The last row that does not begin after `start`. The pitch of a single slice or row has no meaning.
         let slice = if slices > 1 { (offset / self.slice_pitch).min(slices - 1) } else { 0 };
         let within = offset - slice * if slices > 1 { self.slice_pitch } else { 0 };
         let row = if rows > 1 { (within / self.row_pitch).min(rows - 1) } else { 0 };
@@ -405,7 +405,7 @@ impl Part {
     /// 0 means without gaps.
     ///
     /// # Errors
-    /// INVALID_SIZE: rows or slices lie in each other.
+    /// INVALID_SIZE: rows or slices overlap.
     pub fn memory(&self, address: u64, pitches: [u32; 2]) -> Result<Self> {
         let [width, rows, slices] = self.size;
         let too_small = |name, pitch, least| {
@@ -433,9 +433,9 @@ impl Part {
 impl Texels {
     fn allocate(context: &Context, device: &Device, shape: &Shape, source: Source) -> Result<Self> {
         let pitches = shape.pitches();
-        // Extents are limited: this does not come near an overflow.
+        // Extents are limited, so this cannot overflow.
         let bytes = shape.span(pitches).unwrap_or(u64::MAX);
-        // Memory that was to be freed later may be free now.
+        // Memory that was freed with a delay may be available now.
         context.shared().reap();
         let charge = device.budget().charge(bytes)?;
         let exportable = source.is_file();
@@ -446,7 +446,7 @@ impl Texels {
         Ok(Self { base, bytes, row_pitch, slice_pitch, id, exportable, memory })
     }
 
-    /// Texels in an allocation of the application's, which has to outlive the image.
+    /// Texels in an allocation of the application, which has to outlive the image.
     fn of_user(vm: &Vm, shape: &Shape, base: u64, given: [u64; 2]) -> Result<Self> {
         let own = shape.pitches();
         let row = if given[0] == 0 { own[0] } else { given[0] };

@@ -37,9 +37,9 @@ pub struct List {
     context: Arc<Context>,
     device: &'static Device,
     ordinal: u32,
-    /// Its engines have execution units.
+    /// Whether its engines have execution units.
     computes: bool,
-    /// Made of another list.
+    /// Whether it is a copy of another list.
     is_copy: bool,
     kind: ListKind,
 }
@@ -116,7 +116,7 @@ impl List {
         }
     }
 
-    /// Gives the list its name in the hang report: its handle.
+    /// Sets the list's name in the hang report, which is its handle.
     pub fn name(&self, raw: ze_command_list_handle_t) {
         let raw = raw.0;
         match &self.kind {
@@ -164,8 +164,8 @@ impl List {
         }
     }
 
-    /// The list as one to execute on a queue. Lists without EXPLICIT_ONLY may also go to queues that
-    /// have it: SYCL's first adapter sends copies so, and nothing is distributed over sub-devices here.
+    /// The list for execution on a queue. Lists without EXPLICIT_ONLY may also run on queues that have it:
+    /// SYCL's first adapter submits copies in this way, and nothing is distributed over sub-devices here.
     ///
     /// # Errors
     /// INVALID_COMMAND_LIST_TYPE.
@@ -191,17 +191,16 @@ impl List {
         }
     }
 
-    /// Whether queues of `device` are of the type that the list was created for: of its device, a part
-    /// of it, or what it is a part of. "A command list is created for execution on a specific type of
+    /// Whether queues of `device` have the type that the list was created for: `device` is the list's device, a
+    /// sub-device of it, or its root device. "A command list is created for execution on a specific type of
     /// command queue", but it may be copied "for use on a different device" (core programming guide,
     /// Command Lists).
     fn fits(&self, device: &Device) -> bool {
         self.is_copy || device.is_within(self.device) || self.device.is_within(device)
     }
 
-    /// The flags that a regular list was created with. An immediate one was created with flags of
-    /// queues; of those, IN_ORDER alone says what kind of list it is, and Intel's driver, too, answers
-    /// no other.
+    /// The flags that a regular list was created with. An immediate one was created with flags of queues; of
+    /// those only IN_ORDER is a property of the list, and Intel's driver returns no other either.
     pub fn flags(&self) -> ze_command_list_flags_t {
         match &self.kind {
             ListKind::Regular(flags, ..) => *flags,
@@ -240,7 +239,7 @@ impl List {
         self.append_special(command, launched, signal, waits)
     }
 
-    /// Appends while there is a reason to look closer.
+    /// Appends while captures or checks make a closer look necessary.
     #[inline(never)]
     fn append_special(
         &self,
@@ -304,7 +303,7 @@ impl List {
         }
     }
 
-    /// An immediate list's part in captures.
+    /// An immediate list's state of captures.
     pub fn membership(&self) -> Option<&Membership> {
         match &self.kind {
             ListKind::Immediate(.., membership) => Some(membership),
@@ -359,7 +358,7 @@ impl List {
         }
     }
 
-    /// Bytes from an address to the end of the allocation that holds it.
+    /// Bytes from an address to the end of the allocation that contains it.
     #[inline]
     pub fn rest(&self, address: u64) -> Option<u64> {
         self.context.vm().rest(address)
@@ -380,7 +379,7 @@ impl List {
         ))
     }
 
-    /// Makes a regular list executable. An immediate one needs nothing.
+    /// Makes a regular list executable. For an immediate one this does nothing.
     ///
     /// # Errors
     /// Out of memory.
@@ -396,7 +395,7 @@ impl List {
         }
     }
 
-    /// Empties a regular list. An immediate one holds nothing that could be taken back.
+    /// Empties a regular list. For an immediate one there is nothing to remove.
     ///
     /// # Errors
     /// Out of memory.
@@ -412,7 +411,7 @@ impl List {
         }
     }
 
-    /// Ends the list; what was submitted is completed all the same.
+    /// Ends the list; submitted commands still complete.
     pub fn destroy(self) {
         // A list that was forked from a graph's first list stays in the graph.
         if let Some((graph, 0)) = self.membership().and_then(Membership::belongs) {

@@ -66,14 +66,14 @@ impl QueueTraits {
         self.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER)
     }
 
-    /// Whether calls wait for what they submit. DEFAULT leaves that to the driver, and this one does
-    /// not.
+    /// Whether calls wait for the commands that they submit. DEFAULT leaves that to the driver, and this one
+    /// does not wait.
     pub fn is_synchronous(&self) -> bool {
         self.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS
     }
 
-    /// Whether what was captured from a list of these traits runs as it did on a list of those. Hints
-    /// and the choice of a queue make no difference to a command.
+    /// Whether commands captured from a list with these traits run the same on a list with the other traits.
+    /// Hints and the choice of a queue make no difference.
     pub fn executes_like(&self, other: &Self) -> bool {
         std::ptr::eq(self.device, other.device)
             && self.ordinal == other.ordinal
@@ -81,12 +81,12 @@ impl QueueTraits {
             && self.is_synchronous() == other.is_synchronous()
     }
 
-    /// The engine, for people.
+    /// The engine, for messages.
     pub fn engine(&self) -> String {
         format!("engine {} of group {}{}", self.index, self.ordinal, self.device.suffix())
     }
 
-    /// Refuses a group that the device does not have; answers the number of its queues.
+    /// Refuses a group that the device does not have; returns the number of its queues.
     ///
     /// # Errors
     /// INVALID_ARGUMENT.
@@ -133,7 +133,7 @@ impl Queue {
         Ok(Self { context: context.clone(), traits, stream })
     }
 
-    /// Gives the queue its name in the hang report: its handle.
+    /// Sets the queue's name in the hang report, which is its handle.
     pub fn name(&self, raw: ze_command_queue_handle_t) {
         let (raw, traits) = (raw.0, &self.traits);
         names::name_immediate(&self.stream, || {
@@ -151,7 +151,7 @@ impl Queue {
         &self.traits
     }
 
-    /// Its counter, which also tells queues apart.
+    /// Its counter, which also identifies the queue.
     pub fn cell(&self) -> Cell {
         self.stream.cell()
     }
@@ -161,7 +161,7 @@ impl Queue {
         self.stream.shared()
     }
 
-    /// Executes lists, which are closed and of this queue's group; then signals the fence.
+    /// Executes lists, which are closed and belong to this queue's group; then signals the fence.
     ///
     /// # Errors
     /// INVALID_ARGUMENT, INVALID_SYNCHRONIZATION_OBJECT, out of memory, DEVICE_LOST.
@@ -176,7 +176,7 @@ impl Queue {
         self.stream.finish(value)
     }
 
-    /// Waits until all that was executed is complete; false when the time passes first.
+    /// Waits until all executed lists are complete; false when the time passes first.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -184,13 +184,13 @@ impl Queue {
         self.stream.synchronize(timeout_ns)
     }
 
-    /// Ends the queue; what was executed is completed all the same.
+    /// Ends the queue; submitted lists still complete.
     pub fn destroy(self) {
         self.stream.destroy();
     }
 }
 
-/// Waits until everything that was submitted to a device or a part of it is complete.
+/// Waits until everything that was submitted to a device or a sub-device is complete.
 ///
 /// # Errors
 /// DEVICE_LOST.

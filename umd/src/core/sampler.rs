@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samplers. A kernel gets one as a number that says how coordinates become texels.
+//! Samplers. A kernel gets a sampler as a number that encodes the mapping from coordinates to texels.
 
 use tally_uapi::image::sampler;
 use tally_ze::{

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System management: the state of a device as seen from outside its contexts.
+//! System management: the state of a device outside of its contexts.
 //!
-//! A device has an engine group for each of its engine classes and one for all, and one memory. Those
-//! of its parts are listed with it. What it does not have (fans, power, temperature, frequencies that
-//! it could set) has no objects.
+//! A device has an engine group for each of its engine classes and one for all, and one memory. Those of its
+//! sub-devices are listed with it. Components that it does not have (fans, power, temperature, adjustable
+//! frequencies) have no objects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,10 +17,10 @@ use crate::handle::{self, Kind, object};
 use crate::submit::activity;
 use crate::vm::Vm;
 
-/// The period at which it looks for events.
+/// The period of polling for events.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Engines that are watched together.
+/// Engines whose activity is reported together.
 pub struct Engines {
     /// The device that they belong to.
     pub device: &'static Device,
@@ -40,18 +40,18 @@ object!(zes_mem_handle_t => Memory, Kind::Memory);
 
 /// System management's state of a device.
 pub struct Sysman {
-    /// Engine groups, those of its parts behind its own.
+    /// Engine groups: its own, then those of its sub-devices.
     pub engines: Vec<zes_engine_handle_t>,
-    /// Memories: of its parts, or its own if it has none.
+    /// Memories: those of its sub-devices, or its own if it has none.
     pub memories: Vec<zes_mem_handle_t>,
     /// Events that the application has registered for.
     registered: AtomicU32,
-    /// The VM whose loss was told. No later one has its address as long as this is kept.
+    /// The VM whose loss was reported. As long as this is kept, no later VM has its address.
     told: Mutex<Weak<Vm>>,
 }
 
 impl Sysman {
-    /// Makes the objects of a device. What there is no memory for is left out.
+    /// Makes the objects of a device. Objects for which memory is lacking are omitted.
     pub(super) fn of(device: &'static Device) -> Self {
         let classes = || {
             let some = (0..device.engines().len() as u32).map(Some);
@@ -69,20 +69,20 @@ impl Sysman {
         Self { engines, memories, registered: AtomicU32::new(0), told: Mutex::default() }
     }
 
-    /// Asks for events; those that were asked for before are forgotten.
+    /// Registers events, instead of those that were registered before.
     pub fn register(&self, events: zes_event_type_flags_t) {
         self.registered.store(events.bits(), Ordering::Relaxed);
     }
 }
 
 impl Engines {
-    /// Whether they run kernels; none for engines of all classes.
+    /// Whether they run kernels; `None` for engines of all classes.
     pub fn compute(&self) -> Option<bool> {
         let engine = self.device.engines().get(self.class? as usize)?;
         Some(engine.capabilities & engine_capability::COMPUTE != 0)
     }
 
-    /// Time in ns that they were busy for this process, in the mean.
+    /// Time in ns that they were busy for this process, on average.
     pub fn busy_ns(&self) -> u64 {
         let all = activity::all();
         let classes = match self.class {
@@ -98,7 +98,7 @@ impl Engines {
     }
 }
 
-/// Whether this process has used engines that run kernels, and others.
+/// Whether this process has used engines that run kernels, and whether it has used others.
 pub fn used(device: &'static Device) -> [bool; 2] {
     let classes = (0..device.engines().len() as u32).map(|it| Engines { device, class: Some(it) });
     let busy: Vec<_> = classes.filter(|it| it.busy_ns() != 0).map(|it| it.compute()).collect();
@@ -116,7 +116,7 @@ impl Memory {
 }
 
 /// The registered events ([`Sysman::register`]) of each device that have happened since they were last
-/// reported: one word a device. Waits until there is one, for `timeout`, or until none is registered.
+/// reported, one word per device. Waits until there is one, until `timeout` is over, or until none is registered.
 pub fn listen(devices: &[&'static Device], timeout: Duration) -> Vec<zes_event_type_flags_t> {
     let start = Instant::now();
     loop {

@@ -7,33 +7,33 @@
 //!  parts    [0] [1]   [0] [1]              quarters
 //! ```
 //!
-//! `TALLY_DEVICES` and `TALLY_SUBDEVICES` say how many there are; each gets an equal share of the
-//! engines of each class, of the execution units and of the memory. With fewer engines than parts,
-//! parts share one. `ZE_AFFINITY_MASK` says what is shown, `ZE_FLAT_DEVICE_HIERARCHY` in which form.
+//! `TALLY_DEVICES` and `TALLY_SUBDEVICES` set their numbers; each gets an equal share of the engines of each
+//! class, of the execution units and of the memory. With fewer engines than parts, parts share one.
+//! `ZE_AFFINITY_MASK` selects the devices that are shown, `ZE_FLAT_DEVICE_HIERARCHY` their form.
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{DeviceInfo, EngineInfo};
 
 use crate::settings::{Hierarchy, Settings};
 
-/// A device of the hardware that is shown.
+/// A hardware device that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The index of the root device.
     pub root: u32,
-    /// Its parts that are shown; none if it is not divided.
+    /// Its sub-devices that are shown; none if it is not divided.
     pub parts: Vec<u32>,
 }
 
 impl Shown {
-    /// Whether the one part that is shown stands for the device ("only device 0, sub-device 0 is
+    /// Whether the only sub-device that is shown represents the device ("only device 0, sub-device 0 is
     /// reported as device 0").
     pub fn is_one_part(&self) -> bool {
         self.parts.len() == 1
     }
 }
 
-/// The share of a device or of a part of one.
+/// The share of a device or a sub-device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Numbers of its engines, by class.
@@ -53,7 +53,7 @@ pub fn shown(settings: &Settings) -> Vec<Shown> {
         mask.iter().any(|&(device, of_it)| match of_it {
             None if flat => device == root * divided + part,
             None => device == root,
-            // A dot has no meaning where parts are devices, unless nothing is divided.
+            // A dot has no meaning if sub-devices are devices, unless nothing is divided.
             Some(of_it) => (!flat || divided == 1) && (device, of_it) == (root, part),
         })
     };
@@ -68,7 +68,7 @@ pub fn shown(settings: &Settings) -> Vec<Shown> {
     some.map(|it| Shown { parts: Vec::new(), ..it }).collect()
 }
 
-/// The share of a device that is shown, or of one of its parts.
+/// The share of a shown device, or of one of its sub-devices.
 pub fn share(
     settings: &Settings,
     info: &DeviceInfo,
@@ -96,7 +96,7 @@ pub fn share(
     sum
 }
 
-/// The engines of the part `number` of `of`, out of `count`.
+/// The engines of part `number` of `of` parts, out of `count` engines.
 fn slice(count: u32, of: u32, number: u32) -> std::ops::Range<u32> {
     match count {
         0 => 0..0,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// "0: 1 2; 1:" for what is shown of two devices of four parts.
+    /// The shown parts of two devices with four parts each, in the form "0: 1 2; 1:".
     fn of_two(hierarchy: Hierarchy, mask: &str) -> String {
         let text = |it: Shown| {
             let parts: String = it.parts.iter().map(|part| format!(" {part}")).collect();

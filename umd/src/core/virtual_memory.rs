@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Physical memory objects. The addresses that they are mapped at are the VM's (`vm::reserved`).
+//! Physical memory objects. The VM manages the addresses at which they are mapped (`vm::reserved`).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::handle::{Kind, object};
 use crate::vm::Source;
 use crate::vm::reserved::Physical;
 
-/// A physical memory object. What is mapped of it outlives its handle.
+/// A physical memory object. Its mappings outlive its handle.
 pub struct PhysicalMemory {
     /// The memory.
     pub memory: Arc<Physical>,
@@ -19,18 +19,18 @@ pub struct PhysicalMemory {
 object!(ze_physical_mem_handle_t => PhysicalMemory, Kind::PhysicalMemory);
 
 impl PhysicalMemory {
-    /// Makes memory of `size` bytes, whole pages, of the share of `device` or for the host.
+    /// Makes memory of `size` bytes, whole pages, from the share of `device` or for the host.
     ///
     /// # Errors
-    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST. INVALID_ARGUMENT: the file is none that
-    /// so much memory was exported to.
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST. INVALID_ARGUMENT: the file is not an export of
+    /// that much memory.
     pub fn create(
         context: &Context,
         source: Source,
         size: u64,
         device: Option<&Device>,
     ) -> Result<Self> {
-        // Memory that comes as a file has been counted where it was made.
+        // Memory that is imported from a file is counted by its exporter.
         let counted = if matches!(source, Source::File(_)) { 0 } else { size };
         let charge = device.map(|it| it.budget().charge(counted)).transpose()?;
         let memory = context.vm().reserved().physical(source, size, context.id(), charge)?;

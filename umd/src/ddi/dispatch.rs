@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Function tables that handles carry themselves: `ZE_extension_driver_ddi_handles`, version 1.1.
+//! Function tables in the handles themselves: `ZE_extension_driver_ddi_handles`, version 1.1.
 //!
-//! A loader that has several drivers wraps every handle in an object of its own, to know whose it
-//! is; functions that it does not know (`zex…`) then get handles that no driver made. A driver with
-//! this extension begins every object with four pointers, to its tables of core, tools, system
-//! management and run-time functions. Loaders from 1.23 on dispatch through them and leave handles
-//! alone.
+//! A loader with several drivers wraps every handle in an object of its own, to know its driver; functions that
+//! the loader does not know (`zex…`) then get handles that no driver has made. A driver with this extension
+//! begins every object with four pointers, to its tables of core, tools, system management and run-time
+//! functions. Loaders from 1.23 on dispatch through them and do not wrap handles.
 //!
-//! The tables have the layout of the API version that they state. Loaders that use them know at
-//! least version 1.13, whose layout every later version only extends.
+//! The tables have the layout of the API version that they name. Loaders that use them know at least
+//! version 1.13, whose layout every later version only extends.
 
 use core::ffi::c_void;
 use std::sync::Once;
@@ -118,7 +117,7 @@ struct Dispatch<const N: usize> {
     tables: [*const *const c_void; N],
 }
 
-/// From here on new handles carry the tables. They are made once and live as long as the process.
+/// Puts the tables into all new handles from now on. They are made once and live as long as the process.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -8,8 +8,8 @@ use core::ffi::c_void;
 use tally_ze::tables::{self, Table};
 use tally_ze::{ze_api_version_t, ze_result_t};
 
-/// Exports one function for each table. A name that `tally_ze::tables` does not have does not
-/// compile.
+/// Exports one function for each table. A name that `tally_ze::tables` does not have is a compile
+/// error.
 macro_rules! export {
     ($($getter:ident)*) => {
         /// The names of all exported functions.
@@ -26,7 +26,7 @@ macro_rules! export {
                 table: *mut c_void,
             ) -> ze_result_t {
                 const TABLE: &Table = tables::get(stringify!($getter));
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller makes the same promise.
                 unsafe { super::fill(TABLE, version, table.cast()) }
             }
         )*

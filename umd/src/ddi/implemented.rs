@@ -12,7 +12,7 @@ use crate::api::{
     memory, module, queue, runtime, sampler, sysman, virtual_memory,
 };
 
-/// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
+/// Turns `name => path` lines into [`IMPLEMENTED`] and [`lookup`]. A repeated name is a compile error.
 macro_rules! implemented {
     ($($name:ident => $function:path,)*) => {
         /// The names of all implemented functions.
@@ -42,7 +42,7 @@ implemented! {
     zeDriverGetIpcProperties => driver::zeDriverGetIpcProperties,
     zeDriverGetExtensionProperties => driver::zeDriverGetExtensionProperties,
     zeDriverGetExtensionFunctionAddress => driver::zeDriverGetExtensionFunctionAddress,
-    // what is there by default
+    // default objects
     zeDriverGetDefaultContext => runtime::zeDriverGetDefaultContext,
     zerGetDefaultContext => runtime::zerGetDefaultContext,
     zerGetLastErrorDescription => runtime::zerGetLastErrorDescription,

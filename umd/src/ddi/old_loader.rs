@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A loader that is too old for the program.
+//! Detects a loader that is too old for the program.
 //!
 //! SYCL's adapters for Level Zero look up `zeInitDrivers`, which loaders have since API 1.10, and call it
 //! without a check: under an older loader the process ends with a segmentation fault. The driver is opened
-//! before that. It cannot give the program another loader, but it can say so, and be no driver, so that SYCL
-//! sees no device.
+//! before that. It cannot give the program another loader, but it can report the problem, and refuse to be a
+//! driver, so that SYCL sees no device.
 
 use std::sync::Once;
 
@@ -17,7 +17,7 @@ const INIT_DRIVERS: u32 = 1 << 16 | 10;
 /// `libur_adapter_level_zero_v2.so.0`.
 const ADAPTER: &str = "/libur_adapter_level_zero";
 
-/// Whether the loader, whose headers are of `version`, would crash this process; says so the first time.
+/// Whether the loader, whose headers are of `version`, would crash this process. Reports it the first time.
 pub fn would_crash(version: ze_api_version_t) -> bool {
     if version.0 >= INIT_DRIVERS || !has_adapter() {
         return false;
@@ -34,6 +34,6 @@ pub fn would_crash(version: ze_api_version_t) -> bool {
 
 /// Whether one of SYCL's adapters is in this process.
 fn has_adapter() -> bool {
-    // Without /proc nothing is known, and nothing is refused.
+    // Without /proc this is unknown, and nothing is refused.
     std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains(ADAPTER))
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A thread's own data for events: free slots, and a count of the events that it has created. With them
-//! it creates and destroys events without a lock. Both are in one block, because finding a thread's
-//! memory costs a call in a library that is opened at run time.
+//! A thread's own data for events: free slots, and a count of the events that it has created. With them it creates
+//! and destroys events without a lock. Both are in one block, because in a library that is opened at run time each
+//! access to thread-local memory costs a call.
 //!
-//! Slots are used first in, first out, as in the slab: a slot that this thread freed rests until the
-//! thread has freed [`REST`] others. A slot from the slab has rested there.
+//! Slots are used first in, first out, as in the slab: a slot that this thread has freed rests until the thread
+//! has freed [`REST`] others. A slot from the slab has rested there.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -15,11 +15,11 @@ use std::sync::{Arc, Weak};
 use super::{Claimed, Kind, REST, RawHandle, Slab, Vacant};
 use crate::error::Result;
 
-/// Free slots that a thread keeps at most.
+/// The most free slots that a thread keeps.
 const ROOM: usize = 4 * REST;
-/// Slots that a thread takes from the slab, or gives back, at a time.
+/// Number of slots that a thread takes from the slab, or gives back, at a time.
 const BATCH: usize = REST / 2;
-/// Number of the first slot that a thread frees: those from the slab are counted down from it.
+/// Number of the first slot that a thread frees; those from the slab are numbered downwards from it.
 const START: usize = 1 << 32;
 
 thread_local! {
@@ -29,19 +29,19 @@ thread_local! {
 /// A thread's own data.
 pub struct Local {
     slots: Slots,
-    /// The count for the owner whose events the thread used last: an `Arc`'s pointer, or null.
+    /// The count for the owner whose events the thread used last: the pointer of an `Arc`, or null.
     count: Cell<*const ThreadCount>,
 }
 
-/// The thread's own data; `None` while the thread ends. For callers that cannot afford a closure that is
-/// not inlined.
+/// The thread's own data; `None` while the thread ends. For callers that cannot afford a closure that is not
+/// inlined.
 ///
 /// # Safety
 /// The caller uses the result only within this call of the driver: on this thread, before it ends.
 #[inline(always)]
 pub unsafe fn at_hand<'a>() -> Option<&'a Local> {
     let local: *const Local = LOCAL.try_with(ptr::from_ref).ok()?;
-    // SAFETY: it exists until this thread ends; the caller promises to be done by then.
+    // SAFETY: it exists until this thread ends; the caller promises not to use it longer.
     Some(unsafe { &*local })
 }
 
@@ -60,20 +60,20 @@ pub(super) fn take(size: usize) -> Result<usize> {
     taken.unwrap_or_else(|_| slab().reserve(size, Kind::Event.span()))
 }
 
-/// A slot is free.
+/// Gives back a free slot.
 pub(super) fn give(address: usize) {
     if LOCAL.try_with(|local| local.slots.give(address)).is_err() {
         slab().growth().free.push_back(address);
     }
 }
 
-/// The slab of the kind that is cached.
+/// The slab of the kind whose slots are cached.
 fn slab() -> &'static Slab {
     Kind::Event.slab()
 }
 
 impl Local {
-    /// A slot, if one is at hand.
+    /// A slot, if the thread has one.
     #[inline(always)]
     pub fn vacant<R: RawHandle>(&self) -> Option<Vacant<R>> {
         const { assert!(matches!(R::KIND, Kind::Event)) };
@@ -87,19 +87,19 @@ impl Local {
         self.slots.give(ptr::from_ref(claimed.0).expose_provenance());
     }
 
-    /// Writes down that the thread has made one more of `owner`, or one less. False: the thread has no
-    /// count of this owner.
+    /// Counts one more object of `owner` by this thread, or one less. False: the thread has no count of this
+    /// owner.
     #[inline(always)]
     pub fn enter(&self, owner: usize, change: i64) -> bool {
-        // SAFETY: null or owned, and nothing below ends it before it was used for the last time.
+        // SAFETY: null or owned, and nothing below ends it before its last use.
         let Some(count) = (unsafe { self.count.get().as_ref() }) else { return false };
         if count.owner != owner {
             return false;
         }
         let balance = count.balance.load(Ordering::Relaxed);
-        // Releases what this thread did with the owner, to who finds that it is the last.
+        // Releases this thread's accesses to the owner, for the thread that finds that it is the last.
         count.balance.store(balance + change, Ordering::Release);
-        // The other half of the fence is the owner's (`sync::counted_ref`).
+        // The owner has the other half of the fence (`sync::counted_ref`).
         compiler_fence(Ordering::SeqCst);
         if count.watched.load(Ordering::Relaxed) {
             count.look();
@@ -107,7 +107,7 @@ impl Local {
         true
     }
 
-    /// From here on the thread has this count; its last one is closed.
+    /// Makes this the thread's count, and closes the previous one.
     pub fn open(&self, count: Arc<ThreadCount>) {
         self.replace(Arc::into_raw(count));
     }
@@ -115,7 +115,7 @@ impl Local {
     fn replace(&self, count: *const ThreadCount) {
         let old = self.count.replace(count);
         if !old.is_null() {
-            // SAFETY: it came from `into_raw`, and is no longer here.
+            // SAFETY: it came from `into_raw`, and was just removed.
             let old = unsafe { Arc::from_raw(old) };
             if let Some(counted) = old.counted.upgrade() {
                 counted.close(&old);
@@ -131,38 +131,38 @@ impl Drop for Local {
     }
 }
 
-/// What threads count references to. It adds the counts up.
+/// An object whose references are counted per thread. It adds up the counts.
 pub trait Counted: Send + Sync {
     /// Called when a watched count has changed.
     fn look(self: Arc<Self>);
 
-    /// Removes a count whose thread ends or turns to another owner; its balance stays in the sum.
+    /// Removes a count whose thread ends or changes to another owner; its balance stays in the sum.
     fn close(&self, count: &Arc<ThreadCount>);
 }
 
-/// The number of references of one owner that a thread has made, less those that it has dropped.
+/// The number of references to one owner that a thread has made, minus those that it has dropped.
 pub struct ThreadCount {
     /// The owner's address.
     owner: usize,
     balance: AtomicI64,
-    /// Whether the thread has to tell the owner after each change.
+    /// Whether the thread has to notify the owner after each change.
     watched: AtomicBool,
     /// Keeps the address from being reused.
     counted: Weak<dyn Counted>,
 }
 
 impl ThreadCount {
-    /// A count of zero for `counted`, which lies at `owner`.
+    /// A count of zero for `counted`, whose address is `owner`.
     pub fn new(owner: usize, counted: Weak<dyn Counted>, watched: bool) -> Self {
         Self { owner, balance: AtomicI64::new(0), watched: AtomicBool::new(watched), counted }
     }
 
-    /// Its value. What the thread did before it wrote that value is visible.
+    /// Its value. Everything that the thread did before it wrote that value is visible.
     pub fn balance(&self) -> i64 {
         self.balance.load(Ordering::Acquire)
     }
 
-    /// Whether the thread has to tell the owner after each change.
+    /// Whether the thread has to notify the owner after each change.
     pub fn watch(&self, watched: bool) {
         self.watched.store(watched, Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl ThreadCount {
 /// Addresses of free slots, in a ring, the oldest first.
 struct Slots {
     ring: [Cell<usize>; ROOM],
-    /// Number of the next to be used, of the first that has to rest, and of the next to come.
+    /// Number of the next slot to use, of the first that has to rest, and of the next one to be freed.
     next: Cell<usize>,
     resting: Cell<usize>,
     end: Cell<usize>,
@@ -221,7 +221,7 @@ impl Slots {
             return Ok(address);
         }
         let mut growth = slab().growth();
-        // One for the caller; if there are more, they are put before the others.
+        // One for the caller; further ones are put before the others.
         let first = slab().reserve_in(&mut growth, size, Kind::Event.span())?;
         for _ in 1..BATCH {
             let Ok(address) = slab().reserve_in(&mut growth, size, Kind::Event.span()) else {

@@ -6,29 +6,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::host_waits::current;
 
-/// Names of functions; their places are what is kept.
+/// Names of functions; logs keep indices into it.
 static FUNCTIONS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 fn functions() -> MutexGuard<'static, Vec<&'static str>> {
     FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Commands that a list remembers; of more it forgets the first ones.
+/// The most commands that a list remembers; beyond that it forgets the first ones.
 const KEPT: usize = 1 << 20;
-/// Bits for a function in the word of a command; the rest counts its packets.
+/// Bits for the function in the word of a command; the other bits count its packets.
 const FUNCTION_BITS: u32 = 8;
 const FUNCTION: u32 = (1 << FUNCTION_BITS) - 1;
 
-/// Packets of a command that is not the last one.
+/// The number of packets of a command that is not the last one.
 fn packets(word: u32) -> u64 {
     u64::from(word >> FUNCTION_BITS)
 }
 
-/// The commands of a list, a word each: the function and how many packets it wrote.
+/// The commands of a list, one word each: the function and the number of packets that it wrote.
 #[derive(Clone, Debug, Default)]
 pub struct CallLog {
     words: VecDeque<u32>,
-    /// Commands that were forgotten.
+    /// Number of commands that were forgotten.
     forgotten: u64,
     /// Number of the first packet of the first command that is kept.
     first: u64,
@@ -37,13 +37,13 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// The current call begins to append a command, with packet number `start`.
+    /// Notes that the current call begins to append a command, with packet number `start`.
     #[cold]
     pub fn note(&mut self, start: u64) {
         self.push(current(), start);
     }
 
-    /// The last command was not appended after all.
+    /// Removes the last command, which was not appended after all.
     #[cold]
     pub fn undo(&mut self) {
         self.words.pop_back();
@@ -77,7 +77,7 @@ impl CallLog {
         }
     }
 
-    /// The function that wrote a packet, and which command of the list it is, from 1.
+    /// The function that wrote a packet, and the number of the packet's command in the list, from 1.
     pub fn find(&self, packet: u64) -> Option<(&'static str, u64)> {
         let mut end = self.first;
         let count = self.words.len();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cycles of waits: each waiter waits for what only the next one would signal.
+//! Cycles of waits: each waiter waits for a signal that only the next one would make.
 
 use super::waiter::Waiter;
 
-/// The waiters that are still to write at least `value` to a cell.
+/// The waiters that still have to write at least `value` to a cell.
 pub fn signallers(waiters: &[Waiter], address: u64, value: u64) -> Vec<usize> {
     (0..waiters.len()).filter(|&i| waiters[i].signals(address, value)).collect()
 }
 
 /// The first cycle, in the order of its waits.
 pub fn find(waiters: &[Waiter]) -> Option<Vec<usize>> {
-    // The waiter that each waits for, if only parked ones could help it.
+    // The waiter that each one waits for, if only parked ones could signal it.
     let next: Vec<Option<usize>> = waiters
         .iter()
         .map(|waiter| {
@@ -20,7 +20,7 @@ pub fn find(waiters: &[Waiter]) -> Option<Vec<usize>> {
             helpers.first().copied().filter(|_| stuck)
         })
         .collect();
-    // Each start belongs to one walk; a walk that meets itself has found a cycle.
+    // Each walk marks the waiters that it visits; a walk that reaches its own mark has found a cycle.
     let mut walked = vec![usize::MAX; waiters.len()];
     for start in 0..waiters.len() {
         let (mut path, mut at) = (Vec::new(), Some(start));
@@ -41,7 +41,7 @@ mod tests {
     use super::super::waiter::{Origin, Step, Waiter};
     use super::*;
 
-    /// A waiter that waits for a cell, if not for 0, and would then write to others.
+    /// A waiter that waits for a cell, unless `waits` is 0, and would then write to others.
     fn waiter(waits: u64, writes: &[(u64, u64)]) -> Waiter {
         let mut steps = Vec::new();
         if waits != 0 {

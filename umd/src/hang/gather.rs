@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report of the moment: the queues of this process, waits of the host, and cycles of both.
+//! Gathers a report of the present state: the queues of this process, host waits, and cycles of both.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::waiter::{self, Waiter};
 use super::{cycle, names};
 use crate::host_waits::{HostWait, Waiting};
 
-/// A time for reports.
+/// A time in ns, for reports.
 pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The queues of this process and these waits.
+/// A report of the queues of this process and these host waits.
 pub(super) fn gather(waits: &[HostWait]) -> Report {
     let waiters: Vec<Waiter> =
         names::lists().iter().filter_map(|list| waiter::of(&**list)).collect();
@@ -47,7 +47,7 @@ pub(super) fn gather(waits: &[HostWait]) -> Report {
     }
 }
 
-/// The waiters that are going to signal a cell, or why none is. `own`: the one that waits for it.
+/// The waiters that will signal a cell, or the reason why none will. `own`: the one that waits for it.
 fn signal(waiters: &[Waiter], address: u64, value: u64, own: Option<usize>) -> Signal {
     let found = cycle::signallers(waiters, address, value);
     if found.is_empty() {

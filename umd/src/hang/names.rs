@@ -32,7 +32,7 @@ struct Owner {
     shared: Weak<Shared>,
     /// The list, if it is a regular one.
     regular: Option<Weak<dyn Recorded>>,
-    /// The list was reset or destroyed before it was executed.
+    /// Whether the list was reset or destroyed before it was executed.
     dead: bool,
 }
 
@@ -41,7 +41,7 @@ fn names() -> MutexGuard<'static, Names> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An immediate list or a queue exists.
+/// Adds an immediate list or a queue.
 pub fn enlist(list: &Arc<impl Stream + 'static>) {
     if settings::get().observes_waits() {
         let mut names = names();
@@ -56,14 +56,14 @@ pub fn lists() -> Vec<Arc<dyn Stream>> {
     names().lists.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Gives an immediate list or a queue its name.
+/// Sets the name of an immediate list or a queue.
 pub fn name_immediate(list: &Arc<impl Stream>, name: impl FnOnce() -> String) {
     if settings::get().observes_waits() {
         add(list.shared(), list.cell(), name(), None);
     }
 }
 
-/// Gives a regular list its name.
+/// Sets the name of a regular list.
 pub fn name_regular(list: &Arc<impl Recorded + 'static>, name: impl FnOnce() -> String) {
     if settings::get().observes_waits() {
         let mut cell = None;
@@ -81,7 +81,7 @@ fn add(shared: &Arc<Shared>, cell: Cell, name: String, regular: Option<Weak<dyn 
     names.owners.insert(cell.va(), Owner { name, cell, shared, regular, dead: false });
 }
 
-/// Gives a pool its name.
+/// Sets the name of a pool.
 pub fn name_pool(pool: &Arc<EventPool>, name: impl FnOnce() -> String) {
     if settings::get().observes_waits() {
         let mut names = names();
@@ -90,7 +90,7 @@ pub fn name_pool(pool: &Arc<EventPool>, name: impl FnOnce() -> String) {
     }
 }
 
-/// A regular list was reset and goes on with the second counter.
+/// Notes that a regular list was reset and continues with the second counter.
 pub fn moved(before: Cell, after: Cell) {
     if settings::get().observes_waits() && before != after {
         let mut names = names();
@@ -101,7 +101,7 @@ pub fn moved(before: Cell, after: Cell) {
     }
 }
 
-/// A regular list was destroyed before it was executed.
+/// Notes that a regular list was destroyed before it was executed.
 pub fn died(cell: Cell) {
     if settings::get().observes_waits()
         && let Some(owner) = names().owners.get_mut(&cell.va())
@@ -118,12 +118,12 @@ pub fn owner(address: u64) -> String {
 
 /// The regular list whose counter is at an address, if it still exists.
 pub fn regular(address: u64) -> Option<Arc<dyn Recorded>> {
-    // Upgraded here and dropped by the caller, who may thereby end the list, without the lock.
+    // Upgraded here and dropped by the caller without the lock, since that may end the list.
     let list = names().owners.get(&address)?.regular.clone()?;
     list.upgrade()
 }
 
-/// Regular lists that signal a cell when they are executed, and whether they ever were.
+/// Regular lists that signal a cell when they are executed, each with whether it ever was.
 pub fn would_signal(address: u64) -> Vec<List> {
     let regulars: Vec<_> = names()
         .owners
@@ -152,9 +152,9 @@ pub fn would_signal(address: u64) -> Vec<List> {
 
 /// The known facts about a cell.
 pub struct KnownCell {
-    /// The cell as the report has it.
+    /// The cell in the report's form.
     pub cell: report::Cell,
-    /// The list that would signal it was reset or destroyed before it was executed.
+    /// Whether the list that would signal it was reset or destroyed before it was executed.
     dead: bool,
 }
 
@@ -176,7 +176,7 @@ pub fn cell(address: u64) -> KnownCell {
             return known(CellKind::Event { index, pool: name }, Some(cell.load()), false);
         }
     }
-    // Outside of the lock: the end of one would come for it.
+    // Dropped without the lock, since the end of one would take it.
     let shareds: Vec<_> = names().owners.values().map(|owner| owner.shared.clone()).collect();
     for shared in shareds.iter().filter_map(Weak::upgrade) {
         if let Some((exporter, cell)) = shared_counter::find(&shared, address) {
@@ -187,7 +187,7 @@ pub fn cell(address: u64) -> KnownCell {
 }
 
 impl KnownCell {
-    /// The reason why no submitted command brings it to `value`.
+    /// The reason why no submitted command raises it to `value`.
     pub fn reason(&self, value: u64) -> Reason {
         if self.cell.present.is_some_and(|present| present >= value) {
             return Reason::Reached;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lists that a report looks at: what they let it see, so that it need not know lists.
+//! The lists in a report: the traits through which it sees them, so that it does not depend on lists.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ pub trait Stream: Send + Sync {
     fn cell(&self) -> Cell;
     /// The largest reserved value of the counter.
     fn reserved(&self) -> u64;
-    /// Looks at the ring, and at the calls that wrote it, while no thread appends.
+    /// Calls `look` with the ring and the calls that wrote it, while no thread appends.
     fn look(&self, look: &mut dyn FnMut(&Ring, Option<&CallLog>));
 }
 
-/// A look at a recording, its packets, and the calls that wrote them.
+/// A function that looks at a recording, its packets, and the calls that wrote them.
 pub type Look<'a> = &'a mut dyn FnMut(&Recording, &[Packet], Option<&CallLog>);
 
 /// A regular list, which has a recording.
 pub trait Recorded: Send + Sync {
     /// The state that lists, queues and events of the VM share.
     fn shared(&self) -> &Arc<Shared>;
-    /// Looks while no thread appends.
+    /// Calls `look` while no thread appends.
     fn look(&self, look: Look<'_>);
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hang report, which says who waits for whom: as a value, as text for people, and as JSON for
-//! programs.
+//! The hang report, which says which queue or thread waits for which: as a value, as readable text, and as JSON.
 //!
-//! JSON has the fields of these types under their names. Addresses are strings in hexadecimal, since not
-//! every reader of JSON has integers of 64 bits.
+//! JSON has the fields of these types under their names. Addresses are hexadecimal strings, since not every JSON
+//! reader has 64-bit integers.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
@@ -27,7 +26,7 @@ pub struct Report {
     pub cycle: Vec<String>,
 }
 
-/// A queue, and how far it is.
+/// A queue and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     /// The list or command queue that it belongs to.
@@ -36,9 +35,9 @@ pub struct Queue {
     pub state: State,
     /// Its counter's value.
     pub counter: u64,
-    /// The value at which all that was submitted is complete, as far as the counter covers it.
+    /// The value at which all submitted commands are complete, as far as the counter covers them.
     pub reserved: u64,
-    /// Packets that the device has not done with.
+    /// Number of packets that the device has not finished.
     pub packets: u64,
     /// Time on an engine, in ns.
     pub busy_ns: u64,
@@ -62,13 +61,13 @@ pub enum State {
 /// A wait of a host thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostWait {
-    /// The system's number of the thread.
+    /// The system's id of the thread.
     pub thread: i32,
     /// The function that it has called.
     pub call: Cow<'static, str>,
     /// The time that it has waited.
     pub waited_ns: u64,
-    /// The cell that it waits for; none if it waits for a fence that no execution was given.
+    /// The cell that it waits for; none if it waits for a fence that was passed to no execution.
     pub awaited: Option<Awaited>,
     /// The signal that would end the wait, for a cell.
     pub signal: Option<Signal>,
@@ -96,7 +95,7 @@ pub struct Awaited {
     pub value: u64,
 }
 
-/// A word that is waited for.
+/// A word that something waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Its address.
@@ -105,7 +104,7 @@ pub struct Cell {
     /// Its owner.
     #[serde(flatten)]
     pub kind: CellKind,
-    /// Its value, where it may be read.
+    /// Its value, if it may be read.
     pub present: Option<u64>,
 }
 
@@ -113,19 +112,19 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum CellKind {
-    /// A counter's.
+    /// It is a counter.
     Counter {
         /// The list, queue or process whose counter it is.
         owner: String,
     },
-    /// A regular event's.
+    /// It is the cell of a regular event.
     Event {
-        /// Its place in the pool.
+        /// Its index in the pool.
         index: u32,
         /// The pool.
         pool: String,
     },
-    /// None of the driver's.
+    /// It does not belong to the driver.
     Memory,
 }
 
@@ -136,7 +135,7 @@ pub struct Source {
     pub call: Call,
     /// The call that executed the list which it is in, if that is a regular list.
     pub executed_by: Option<Call>,
-    /// It lets the execution of this list complete that was before the one which the call begins.
+    /// The list whose previous execution has to complete before the one that the call begins.
     pub after_execution_of: Option<String>,
 }
 
@@ -151,13 +150,13 @@ pub struct Call {
     pub list: String,
 }
 
-/// The queues that are going to signal a cell, or why none is.
+/// The queues that will signal a cell, or the reason why none will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// These queues have a command that does.
+    /// These queues have a command that does it.
     By(Vec<Signaller>),
-    /// No command that is submitted does.
+    /// No submitted command does it.
     Missing {
         /// The reason.
         reason: Reason,
@@ -166,7 +165,7 @@ pub enum Signal {
     },
 }
 
-/// A queue that is going to signal a cell.
+/// A queue that will signal a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signaller {
     /// The queue.
@@ -179,11 +178,11 @@ pub struct Signaller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignallerState {
-    /// It is the one that waits, and would signal behind the wait.
+    /// It is the waiting queue itself, and would signal after the wait.
     Itself,
-    /// It waits for something.
+    /// It waits, too.
     Waits,
-    /// Nothing.
+    /// There is none.
     Runs,
 }
 
@@ -193,9 +192,9 @@ pub enum SignallerState {
 pub enum Reason {
     /// The cell has been signalled since.
     Reached,
-    /// The list that would have done it was reset or destroyed before it was executed.
+    /// The list that would have signalled it was reset or destroyed before it was executed.
     ListGone,
-    /// None was submitted.
+    /// No such command was submitted.
     NotSubmitted,
 }
 
@@ -204,7 +203,7 @@ pub enum Reason {
 pub struct List {
     /// Its name.
     pub name: String,
-    /// Whether it ever was executed.
+    /// Whether it was ever executed.
     pub executed: bool,
 }
 
@@ -286,7 +285,7 @@ impl Report {
         text
     }
 
-    /// What `tally-top` says of the waits of the host and of the parked queues.
+    /// The lines of `tally-top` about host waits and parked queues.
     pub fn wait_lines(&self) -> Vec<String> {
         let host = self.host_waits.iter().map(|wait| {
             let seconds = Duration::from_nanos(wait.waited_ns).as_secs_f32();
@@ -306,7 +305,7 @@ impl Report {
     /// Reads what [`Report::to_json`] wrote.
     ///
     /// # Errors
-    /// It is no such text.
+    /// The text is not such a report.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `TALLY_TOP`: a live process answers `tally-top` with what its queues do and who waits for whom.
+//! `TALLY_TOP`: a live process answers `tally-top` with the state of its queues and their waits for each other.
 //!
-//! A thread listens at an abstract Unix socket, [`NAME`] with the process' number. A client that connects as
-//! the same user gets one report as JSON, and the connection is closed. Nothing is read from it, so a
-//! client can change nothing; nothing is left behind in a file system.
+//! A thread listens at an abstract Unix socket, [`NAME`] with the process's id. A client that connects as the same
+//! user gets one report as JSON, and the connection is closed. The thread reads nothing from it, so a client
+//! cannot change anything, and nothing is left behind in a file system.
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,13 +17,13 @@ use super::report::Report;
 use crate::host_waits;
 use crate::settings;
 
-/// The socket's name in the abstract namespace, before the process' number.
+/// The socket's name in the abstract namespace, before the process's id.
 pub const NAME: &str = "tally-top-";
 
-/// A client that does not read is left after this time.
+/// Time after which a client that does not read is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts to answer, if `TALLY_TOP` asks for it; once a process.
+/// Starts to answer, if `TALLY_TOP` is set; once per process.
 pub fn serve() {
     static STARTED: Once = Once::new();
     if !settings::get().top {
@@ -45,8 +45,8 @@ fn listen() -> io::Result<UnixListener> {
 }
 
 fn answer(listener: &UnixListener) {
-    // Signals of the process are its own threads' business.
-    // SAFETY: both sets are ours; the call changes this thread's mask only.
+    // The process's own threads handle its signals.
+    // SAFETY: both sets are ours; the call changes only this thread's mask.
     unsafe {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -54,7 +54,7 @@ fn answer(listener: &UnixListener) {
     }
     for client in listener.incoming() {
         let Ok(mut client) = client else {
-            // Out of file descriptors, for now.
+            // No file descriptor is free at the moment.
             std::thread::sleep(PATIENCE);
             continue;
         };
@@ -62,7 +62,7 @@ fn answer(listener: &UnixListener) {
             return;
         }
         if is_same_user(&client) {
-            // A client that goes away early has seen enough.
+            // A client that disconnects early is not an error.
             let _ = client.set_write_timeout(Some(PATIENCE));
             let _ = client.write_all(report().to_json().as_bytes());
         }

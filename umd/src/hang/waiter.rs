@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue of the device as a waiter: the waits and writes that it still has to do.
+//! A queue of the device as a waiter: its remaining waits and writes.
 
 use tally_uapi::ioctl::queue_state;
 use tally_uapi::packet::{Call, Command, Operand, Packet, Place, PostOp, flag};
@@ -13,7 +13,7 @@ use crate::submit::ring::Ring;
 /// A step of a queue.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Until the cell is at least the value.
+    /// A wait until the cell is at least the value.
     Wait {
         /// VA of the cell.
         address: u64,
@@ -26,7 +26,7 @@ pub enum Step {
     Write {
         /// VA of the cell.
         address: u64,
-        /// The value; the largest for an addition.
+        /// The value; the largest possible one for an addition.
         value: u64,
     },
 }
@@ -34,11 +34,11 @@ pub enum Step {
 /// The place of a step's packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
-    /// Number of the ring's packet.
+    /// Number of the packet in the ring.
     packet: u64,
     /// VA of the counter of the recording that the packet calls, or 0.
     recording: u64,
-    /// Place in the recording; `None`: the call waits for its turn.
+    /// Index in the recording; `None`: the CALL itself waits for its turn.
     inside: Option<u64>,
 }
 
@@ -47,12 +47,12 @@ pub struct Origin {
 pub struct Waiter {
     /// The name in the report's text.
     pub name: String,
-    /// The call that appended what it is parked on, if it is known.
+    /// The call that appended the wait on which it is parked, if it is known.
     pub by: Option<Source>,
     /// Its state in numbers.
     pub facts: Facts,
     parked: Option<(u64, u64)>,
-    /// The steps that are not done.
+    /// The remaining steps.
     steps: Vec<Step>,
 }
 
@@ -63,16 +63,16 @@ pub struct Facts {
     pub state: u32,
     /// Its counter's value.
     pub present: u64,
-    /// The value at which all that was submitted is complete, as far as the counter covers it.
+    /// The value at which all submitted commands are complete, as far as the counter covers them.
     pub reserved: u64,
-    /// Packets that the device has not done with.
+    /// Number of packets that the device has not finished.
     pub packets: u64,
     /// Time on an engine, in ns.
     pub busy_ns: u64,
 }
 
 impl Waiter {
-    /// A queue with its steps. If it is parked on a cell and value, what comes before that wait is
+    /// A queue with its steps. If it is parked on a cell and value, the steps before that wait are
     /// done.
     pub fn new(name: String, parked: Option<(u64, u64)>, mut steps: Vec<Step>) -> Self {
         let here = |step: &Step| match step {
@@ -113,7 +113,7 @@ impl Waiter {
         }
     }
 
-    /// Whether it is still to write at least `value` to a cell.
+    /// Whether it still has to write at least `least` to a cell.
     pub fn signals(&self, cell: u64, least: u64) -> bool {
         let signals = |step: &Step| match step {
             Step::Write { address, value } => *address == cell && *value >= least,
@@ -139,9 +139,9 @@ fn look(list: &dyn Stream, name: String, ring: &Ring, calls: Option<&CallLog>) -
     let mut steps = Vec::new();
     for (number, packet) in ring.pending().filter(|(number, _)| *number >= query.head) {
         match packet.decode(Place::Ring) {
-            // SAFETY: the operands lie in memory of the list that stays until the CALL is
-            // complete. After that only an append gives it back or uses it again, which has to
-            // wait: the caller holds the list's lock since before this found the CALL in the ring.
+            // SAFETY: the operands are in memory of the list that stays until the CALL is
+            // complete. After that only an append frees or reuses it, which has to wait: the
+            // caller has held the list's lock since before this found the CALL in the ring.
             Ok(Command::Call(call)) => unsafe { execution(&call, number, &mut steps) },
             _ => {
                 let origin = Origin { packet: number, ..Origin::default() };
@@ -192,13 +192,13 @@ unsafe fn execution(call: &Call, number: u64, steps: &mut Vec<Step>) {
         &[]
     } else {
         let at = std::ptr::with_exposed_provenance(call.operands as usize);
-        // SAFETY: as many operands lie there, at the same address for host and device, and any bits
-        // are an operand; that they may be read is the caller's promise.
+        // SAFETY: there are that many operands, at the same address for host and device, and any bits
+        // are a valid operand; the caller promises that they may be read.
         unsafe { std::slice::from_raw_parts(at, call.operand_count as usize) }
     };
     if let Some(list) = names::regular(call.counter) {
         list.look(&mut |recording, packets, _| {
-            // Reset since: what the execution consists of is not known any more.
+            // The list was reset since, so the packets of the execution are not known any more.
             if !recording.holds(call.counter, call.base) {
                 return;
             }
@@ -219,9 +219,9 @@ unsafe fn execution(call: &Call, number: u64, steps: &mut Vec<Step>) {
     write(&Packet::from(*call), 0, steps);
 }
 
-/// The steps of a packet that is no CALL.
+/// The steps of a packet that is not a CALL.
 fn add(packet: &Packet, base: u64, operands: &[Operand], origin: Origin, steps: &mut Vec<Step>) {
-    // A recording's packets are valid with operands and FROM_BASE, a ring's without.
+    // Packets of a recording may have operands and FROM_BASE, packets of a ring may not.
     let Ok(Command::Wait(wait)) = packet.decode(Place::Recording) else {
         return write(packet, base, steps);
     };
@@ -238,7 +238,7 @@ fn add(packet: &Packet, base: u64, operands: &[Operand], origin: Origin, steps: 
     }
 }
 
-/// Whether a packet writes to a cell when it is done. WAIT and the prefixes have other things there.
+/// Whether a packet writes to a cell when it is done. WAIT and the prefixes have other fields in that place.
 pub(super) fn posts(packet: &Packet) -> bool {
     packet.header.flags & flag::POST_SYNC != 0
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counter-based events that processes share: each as the pair {counter, value} that it names.
+//! Counter-based events that processes share, each as the pair {counter, value} that it names.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub mod counter;
 /// Bit of `ze_event_counter_based_flags_t`.
 const IPC: u32 = tally_ze::ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC.bits();
 
-/// A handle for the state that a counter-based event has now.
+/// A handle for the present state of a counter-based event.
 ///
 /// # Errors
-/// INVALID_ARGUMENT: not counter-based, without the IPC flag, with times, or opened itself.
-/// UNSUPPORTED_FEATURE: it follows memory of the user's. OUT_OF_HOST_MEMORY.
+/// INVALID_ARGUMENT: it is not counter-based, has no IPC flag, has timestamps, or is itself opened from another
+/// process. UNSUPPORTED_FEATURE: it follows memory of the user. OUT_OF_HOST_MEMORY.
 pub fn share(event: &Event) -> Result<Handle> {
     event.check()?;
     let EventKind::CounterBased(state) = &event.kind else {
@@ -45,7 +45,7 @@ pub fn share(event: &Event) -> Result<Handle> {
     share_pair(event.shared(), details, || named_by(state))
 }
 
-/// The object that the importers of an event wait for: a value of a counter, or nothing if it is complete.
+/// The pair that the importers of an event wait for: a value of a counter; none if the event is complete.
 type Pair = Option<(Cell, u64)>;
 
 /// The pair that an event names now.
@@ -64,10 +64,11 @@ fn named_by(state: &CbEvent) -> Result<Pair> {
     }
 }
 
-/// A handle for the pair that is `named`.
+/// A handle for the pair that `named` returns.
 ///
-/// A list that ends unexecuted tells the importers of its counter only if the counter was shared before.
-/// So once it is, the event is read again: the end of a counter that it then names is always heard.
+/// A list that ends unexecuted notifies the importers of its counter only if the counter was shared before. So
+/// once the counter is shared, the event is read again: the end of a counter that it then names is always
+/// reported.
 fn share_pair(
     shared: &Arc<Shared>,
     details: u32,
@@ -77,7 +78,7 @@ fn share_pair(
     loop {
         let (cell, value) = match pair {
             Some(pair) => pair,
-            // Any counter has reached 0.
+            // Every counter has reached 0.
             None => (shared.counter()?.cell(), 0),
         };
         let handle = counter::share(shared, cell, value, details)?;
@@ -90,7 +91,7 @@ fn share_pair(
     }
 }
 
-/// Opens a handle: an event with the state of when it was made.
+/// Opens a handle, as an event with the state at the time of the handle's creation.
 ///
 /// # Errors
 /// Those of [`counter::Imports::open`].

@@ -13,7 +13,7 @@ use crate::vm::budget::Budget;
 use crate::vm::reserved::Physical;
 use crate::vm::{Exported, Found, Vm};
 
-/// A handle for the allocation of a context that holds an address, or for the physical memory that is mapped
+/// A handle for the allocation of a context that contains an address, or for the physical memory that is mapped
 /// there.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn share(vm: &Arc<Vm>, context: u64, address: u64) -> Result<Handle> {
             "ptr: another process has shared the memory; only that one can do so again",
         ));
     }
-    // Says at once if it cannot be.
+    // Fails at once if it cannot be exported.
     vm.export_bo(found.bo)?;
     vm.make_coherent(found.base)?;
     transport::export((Kind::Memory, found.id), || {
@@ -65,18 +65,18 @@ impl Offer for MemoryOffer {
 /// # Errors
 /// UNSUPPORTED_FEATURE, OUT_OF_HOST_MEMORY.
 pub fn share_physical(vm: &Arc<Vm>, memory: &Arc<Physical>, offset: u64) -> Result<Handle> {
-    // Says at once if it cannot be.
+    // Fails at once if it cannot be exported.
     vm.export_bo(memory.bo())?;
     transport::export((Kind::Memory, memory.part(offset)), || {
         Arc::new(PhysicalOffer { vm: Arc::downgrade(vm), memory: Arc::downgrade(memory), offset })
     })
 }
 
-/// Ends when the object is destroyed and nothing of it is mapped.
+/// An offer of physical memory, which ends when the object is destroyed and has no mappings.
 struct PhysicalOffer {
     vm: Weak<Vm>,
     memory: Weak<Physical>,
-    /// The importer's address is that of this byte.
+    /// Offset of the byte that the importer's address refers to.
     offset: u64,
 }
 
@@ -99,10 +99,10 @@ impl Offer for PhysicalOffer {
     }
 }
 
-/// A handle for the memory of this process that a file was made of (`ze_external_memory_export_fd_t`).
+/// A handle for the memory of this process that a file was exported from (`ze_external_memory_export_fd_t`).
 ///
 /// # Errors
-/// Those of [`share`]; None: the file is of none.
+/// Those of [`share`]; None: the file is not an export of this process.
 pub fn share_file(vm: &Arc<Vm>, context: u64, file: &File) -> Option<Result<Handle>> {
     Some(match vm.exported_as(file, context)? {
         Exported::Allocation(base) => share(vm, context, base),
@@ -110,21 +110,22 @@ pub fn share_file(vm: &Arc<Vm>, context: u64, file: &File) -> Option<Result<Hand
     })
 }
 
-/// Memory that an importer has open: it is not used for anything else meanwhile.
+/// Memory that an importer has open, which is not reused meanwhile.
 struct Held(#[allow(dead_code, reason = "owned for its drop")] Hold);
 
 impl Endpoint for Held {
     fn told(&self, _: Note, _: u32) {}
 }
 
-/// The importer's end: nothing is said about memory, and nothing changes when its exporter is gone.
+/// The importer's end: there are no notes about memory, and the end of its exporter changes nothing.
 struct Nothing;
 
 impl Endpoint for Nothing {
     fn told(&self, _: Note, _: u32) {}
 }
 
-/// Opens a handle: the address of the memory here, which is of `budget`'s device if it was a device's there.
+/// Opens a handle. Returns the address of the memory here, which belongs to `budget`'s device if it belonged to a
+/// device in the exporter.
 ///
 /// # Errors
 /// INVALID_ARGUMENT: the exporter does not know it. DEVICE_LOST: the exporter is gone. Out of memory
@@ -142,7 +143,7 @@ pub fn open(
     // This end reads no notes; it only keeps the link.
     let endpoint: Weak<dyn Endpoint> = Weak::<Nothing>::new();
     let link = pending.link(endpoint)?;
-    // It is the exporter's share of memory that it is taken of.
+    // The memory is charged to the exporter's share.
     let charge = on_device.then(|| budget.charge(0)).transpose()?;
     Ok(vm.enter_import(mapping, size, kind, context, charge, Box::new(link)))
 }

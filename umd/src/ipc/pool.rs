@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event pools that several processes use. Each signals, resets and waits with its own device, so
-//! each tells the others of every signal; the exporter passes it on to its other importers. A
-//! reset is not passed on, because nothing waits for one.
+//! Event pools that several processes use. Each signals, resets and waits with its own device, so each notifies
+//! the others of every signal; the exporter forwards it to its other importers. A reset is not forwarded, because
+//! nothing waits for one.
 //!
-//! No end keeps in mind what the other one knows: either may change a cell at any moment, and only
-//! the cell itself is the truth.
+//! Neither end tracks what the other one knows: either may change a cell at any moment, and only the cell itself
+//! is authoritative.
 
 use std::cell::Cell as PerThread;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use crate::sync::cell::SIGNALLED;
 use crate::sync::event_pool::EventPool;
 use crate::vm::Vm;
 
-/// Most events of a pool that is opened: a limit on what an exporter's facts are believed.
+/// The most events of a pool that is opened, which limits the trust in an exporter's facts.
 const MAX_EVENTS: u64 = 1 << 24;
 
 /// A handle for a pool. `flags` are those that it was created with.
@@ -27,7 +27,7 @@ const MAX_EVENTS: u64 = 1 << 24;
 /// OUT_OF_HOST_MEMORY; UNSUPPORTED_FEATURE: memory cannot be shared here.
 pub fn share(vm: &Arc<Vm>, pool: &Arc<EventPool>, flags: u32) -> Result<Handle> {
     let bo = pool.share();
-    // Says at once if it cannot be.
+    // Fails at once if it cannot be exported.
     vm.export_bo(bo)?;
     let offer = || -> Arc<dyn Offer> {
         Arc::new(PoolOffer { vm: Arc::downgrade(vm), pool: Arc::downgrade(pool), bo, flags })
@@ -104,7 +104,7 @@ pub fn import(vm: &Arc<Vm>, handle: &Handle, name: &str) -> Result<(Arc<EventPoo
 
 impl Drop for ImportedPool {
     fn drop(&mut self) {
-        // The messages end first, then the cells go.
+        // The messages end first, then the cells are unmapped.
         self.link = None;
         self.session = None;
     }
@@ -115,7 +115,7 @@ struct Session {
     vm: Arc<Vm>,
     watch: u64,
     cells: Arc<Cells>,
-    /// What the importer keeps.
+    /// The importer's mapped memory; none in the exporter.
     imported: Option<Arc<Imported>>,
     /// Keeps the cells mapped.
     _keep: Box<dyn std::any::Any + Send + Sync>,
@@ -127,16 +127,15 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// The cells, and the way to the other end.
+/// The cells, and the connection to the other end.
 struct Cells {
     cells: Vec<Cell>,
     line: Line,
 }
 
 thread_local! {
-    /// The cell and the session of which this thread wakes sleepers, since it was told of a signal:
-    /// other sessions pass on that signal, and no more, or two processes could tell each other for
-    /// ever.
+    /// The cell and the session whose sleepers this thread wakes after a notification. Other sessions forward
+    /// that signal once; otherwise two processes could notify each other endlessly.
     static WAKING: PerThread<Option<(u64, *const Cells)>> = const { PerThread::new(None) };
 }
 
@@ -189,7 +188,7 @@ impl Endpoint for Session {
                     self.wake(*cell);
                 }
             }
-            // The importer's loss is its own; the exporter's is that of the pool.
+            // An importer's loss concerns only itself; the exporter's loss is that of the pool.
             Note::Lost => self.hung_up(),
             Note::Reached | Note::Abandoned => {}
         }

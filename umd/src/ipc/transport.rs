@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handles for other processes: who may open what, and the sockets between exporter and importer.
+//! Handles for other processes: access to exported objects, and the sockets between exporter and importer.
 //!
 //! ```text
 //!  exporter                                              importer
@@ -10,14 +10,13 @@
 //!    └─ end of the socket: the importer has closed it or died                └─ the exporter died
 //! ```
 //!
-//! A handle names the exporter's socket and holds a random secret of 128 bits, so that it can be
-//! neither guessed nor changed into another one that is good. Nothing of the memory is in it: the
-//! exporter looks the secret up and sends the file, to processes of the same user only. That needs
-//! no rights over the other process, no file system and no /dev/shm. The socket is an abstract one,
-//! so both processes have to be in the same network namespace.
+//! A handle names the exporter's socket and contains a random secret of 128 bits, so that it can be neither
+//! guessed nor changed into another valid one. It contains nothing of the memory: the exporter looks up the secret
+//! and sends the file, only to processes of the same user. That needs no rights over the other process, no file
+//! system and no /dev/shm. The socket is abstract, so both processes have to be in the same network namespace.
 //!
-//! The thread starts with the first export or import. Sockets and files are closed on exec. A forked
-//! child holds copies of them, so an importer watches the exporter's process, not only its socket.
+//! The thread starts with the first export or import. Sockets and files are closed on exec. A forked child has
+//! copies of them, so an importer watches the exporter's process, not only its socket.
 
 mod exports;
 mod handle;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Image formats: those that are supported, and how they are described to the device.
+//! Image formats: the supported ones, and their descriptions for the device.
 
 use tally_uapi::image::{channel, layout, swizzle};
 use tally_ze::{
@@ -52,7 +52,7 @@ impl Format {
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_A if !has_alpha => swizzle::ONE,
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_1 => swizzle::ONE,
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_0 => swizzle::ZERO,
-            // Channels marked X ("don't care") read as those of OpenCL's Rx, RGx and RGBx do.
+            // Channels marked X ("don't care") read like those of OpenCL's Rx, RGx and RGBx.
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_X if i == 3 => swizzle::ONE_INSIDE,
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_X => swizzle::ZERO,
             // The depth is the only component of its images.
@@ -69,10 +69,10 @@ impl Format {
         })
     }
 
-    /// The same with its colours on the curve of sRGB.
+    /// The same format with sRGB colours.
     ///
     /// # Errors
-    /// UNSUPPORTED_IMAGE_FORMAT: it is none of UNORM components of 8 bits.
+    /// UNSUPPORTED_IMAGE_FORMAT: its components are not 8-bit UNORM.
     pub fn srgb(self) -> Result<Self> {
         if (self.layout, self.channel) != (layout::B8, channel::UNORM) {
             return Err(Error::new(
@@ -83,8 +83,8 @@ impl Format {
         Ok(Self { channel: channel::SRGB, ..self })
     }
 
-    /// The filters with which images of the format can be sampled. Integers have no values between
-    /// them.
+    /// The filters with which images of the format can be sampled. Integers cannot be
+    /// interpolated.
     pub fn filters(&self) -> ze_image_sampler_filter_flags_t {
         use ze_image_sampler_filter_flags_t as filter;
         match self.channel {
@@ -93,14 +93,14 @@ impl Format {
         }
     }
 
-    /// The channel order by SPIR-V's numbers. What SPIR-V has no name for is named after its
+    /// The channel order as SPIR-V's number. An order without a name in SPIR-V is named after its
     /// components.
     pub fn order(&self) -> u8 {
         let order = self.linear_order();
         if self.channel != channel::SRGB {
             return order;
         }
-        // Those that SPIR-V knows in sRGB, too: RGB, RGBx, RGBA, BGRA.
+        // Orders that SPIR-V has in sRGB, too: RGB, RGBx, RGBA, BGRA.
         match order {
             4 => 15,
             12 => 16,
@@ -135,8 +135,8 @@ impl Format {
         }
     }
 
-    /// The channel data type by SPIR-V's numbers. What SPIR-V has no name for is named after the
-    /// nearest type of as many bits.
+    /// The channel data type as SPIR-V's number. A type without a name in SPIR-V is named after the
+    /// nearest type with the same number of bits.
     pub fn data_type(&self) -> u8 {
         let float = |half: bool| if half { 13 } else { 14 };
         match (self.layout, self.channel) {
@@ -167,7 +167,7 @@ struct Form {
 }
 
 impl Form {
-    /// Whether the specification's table has this type for the layout.
+    /// Whether the specification's table lists this type for the layout.
     fn holds(&self, channel: u8) -> bool {
         match self.layout {
             layout::B8 => channel != channel::FLOAT,
@@ -189,7 +189,7 @@ fn channel_of(ty: Type) -> Option<u8> {
     })
 }
 
-/// The layouts that are supported: all but those of video.
+/// The supported layouts: all except those for video.
 fn form_of(name: Layout) -> Option<Form> {
     let (layout, components, texel_bytes) = match name {
         Layout::ZE_IMAGE_FORMAT_LAYOUT_8 => (layout::B8, 1, 1),

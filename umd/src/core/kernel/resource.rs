@@ -11,7 +11,7 @@ use crate::handle;
 /// The argument that a kernel gets for an image or a sampler, by the bytes of its handle.
 ///
 /// # Errors
-/// INVALID_NULL_HANDLE; INVALID_ARGUMENT: the kernel takes images of another type, or writes them.
+/// INVALID_NULL_HANDLE; INVALID_ARGUMENT: the kernel needs an image of another type, or a writable one.
 ///
 /// # Safety
 /// The handle is not destroyed during the call.
@@ -23,7 +23,7 @@ pub(super) unsafe fn word(arg: &ArgInfo, index: u32, bytes: &[u8]) -> Result<u64
         let sampler = unsafe { handle::get(ze_sampler_handle_t(raw), "pArgValue") }?;
         return Ok(sampler.word().into());
     }
-    // SAFETY: likewise.
+    // SAFETY: as the caller promises.
     let image = unsafe { handle::get(ze_image_handle_t(raw), "pArgValue") }?;
     let given = image.shape().kind;
     if arg.image.is_some_and(|wanted| kind_of(wanted) != given) {

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Group sizes that suit the device.
 //!
-//! A launch is made of whole groups, so a size divides the global size in each dimension. Among
-//! those that do, the cheapest by a small model of how the device runs groups: rows of the first
-//! dimension go in vectors, what is left of a row one item at a time; with barriers in a vector that is
-//! not full, but rows that would not fill a quarter of one go one item at a time. Each group costs its
-//! start, and units that have no group are idle.
+//! A launch consists of whole groups, so a size divides the global size in each dimension. Among such sizes
+//! this chooses the cheapest one in a small model of the device: it runs rows of the first dimension in vectors,
+//! and the rest of a row one item at a time, or, in kernels with barriers, in a vector that is not full; rows
+//! that would not fill a quarter of a vector run one item at a time. Each group costs its start, and units
+//! without a group are idle.
 
 /// The facts that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Work-items of a vector.
     pub lanes: u32,
-    /// Work-items wait for each other.
+    /// Whether work-items wait for each other.
     pub waits: bool,
-    /// Most work-items of a group.
+    /// The most work-items of a group.
     pub max_items: u32,
     /// Execution units.
     pub units: u32,
 }
 
-/// Groups that are larger gain nothing, and leave less for other units.
+/// Items of a group beyond which it gains nothing, and leaves less for other units.
 const ENOUGH_ITEMS: u32 = 256;
-/// Costs in units of one item alone.
+/// Costs in units of a single item.
 const VECTOR: f64 = 2.0;
 const GROUP: f64 = 16.0;
 
-/// The best size of groups for so many work-items.
+/// The best size of groups for `global` work-items.
 pub fn suggest(global: [u32; 3], facts: Facts) -> [u32; 3] {
     let max = facts.max_items.max(1);
     let [xs, ys, zs] = global.map(|extent| divisors(extent, max));
@@ -62,7 +62,7 @@ fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
     let group = GROUP + rows * (f64::from(vectors) * VECTOR + f64::from(rest));
     let groups: f64 = (0..3).map(|i| f64::from(global[i] / size[i])).product();
     let rounds = (groups / f64::from(facts.units.max(1))).ceil();
-    // Beyond what is enough a little for each item more, so that of equals the smaller is taken.
+    // A small cost for each item beyond enough, so that the smaller of equal sizes is chosen.
     let excess = f64::from(items.saturating_sub(ENOUGH_ITEMS)) / f64::from(ENOUGH_ITEMS);
     rounds * group * (1.0 + excess)
 }

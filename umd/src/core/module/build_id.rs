@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tells one compiler program from all others, for the cache.
+//! The identity of a compiler program, for the cache.
 //!
-//! A packaged compiler has LLVM inside and says which build it is, so a cache outlives an installation and
-//! serves several. Any other compiler works with the LLVM of the machine; its file is told apart.
+//! A packaged compiler contains LLVM and has a build id, so a cache outlives an installation and serves several.
+//! Any other compiler uses the LLVM of the machine, and its file is the identity.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who has written a note, and its number among the notes of that writer.
+/// The owner of a note, and its type among the notes of that owner.
 type Kind<'a> = (&'a [u8], u32);
 
-/// The notes of a program lie behind its headers.
+/// Bytes at the start of a program that contain its headers and, after them, its notes.
 const HEAD: u64 = 4096;
 /// PT_NOTE.
 const NOTES: u32 = 4;
-/// The linker's note: a hash of all that it has linked (NT_GNU_BUILD_ID).
+/// The linker's note: a hash of everything that it has linked (NT_GNU_BUILD_ID).
 const BUILD: Kind<'static> = (b"GNU\0", 3);
-/// The note by which a compiler says that LLVM is inside (compiler/src/portable.rs).
+/// The note of a compiler that contains LLVM (compiler/src/portable.rs).
 const WHOLE: Kind<'static> = (b"Tally\0", 1);
 
-/// What tells this compiler from others.
+/// The identity of this compiler.
 pub fn of(program: &Path) -> io::Result<String> {
     let mut file = File::open(program)?;
     let mut head = Vec::new();
@@ -34,7 +34,7 @@ pub fn of(program: &Path) -> io::Result<String> {
     Ok(format!("{} {size} {inode} {seconds} {ns}", program.display()))
 }
 
-/// The hash of a program with LLVM inside, from its first bytes.
+/// The hash of a program that contains LLVM, from its first bytes.
 fn of_whole(head: &[u8]) -> Option<&[u8]> {
     // A 64-bit file, the least significant byte first.
     if !head.starts_with(b"\x7fELF\x02\x01") {
@@ -67,7 +67,7 @@ fn next_note<'a>(notes: &mut &'a [u8]) -> Option<(Kind<'a>, &'a [u8])> {
     Some(((name, kind), bytes))
 }
 
-/// So many bytes, and what follows the words that they fill.
+/// The first `len` bytes, and the rest after the words that they fill.
 fn padded(bytes: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
     let rest = bytes.get(len.checked_next_multiple_of(4)?..)?;
     Some((&bytes[..len], rest))
@@ -118,7 +118,7 @@ mod tests {
         head
     }
 
-    /// "A packaged compiler has LLVM inside and says which build it is"
+    /// "A packaged compiler contains LLVM and has a build id"
     #[test]
     fn a_build_counts_if_llvm_is_inside() {
         let (build, whole) = (note(BUILD, b"12345"), note(WHOLE, b""));
@@ -126,7 +126,7 @@ mod tests {
             let program = program(&notes);
             assert_eq!(of_whole(&program), Some(&b"12345"[..]));
             for len in 0..program.len() {
-                // What is cut may be without either; it is never read beyond its end.
+                // A truncated program may lack either note; it is never read beyond its end.
                 assert!(of_whole(&program[..len]).is_none_or(|id| id == b"12345"));
             }
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Specialization constants: how wide each one is.
+//! Specialization constants: the width of each one.
 //!
-//! ze_module_constants_t gives pointers without sizes. Reading more than the constant has could run
-//! over the end of the caller's memory, so the module is asked first. The compiler validates the
-//! module; this scan only has to survive whatever it is given.
+//! ze_module_constants_t has pointers without sizes. Reading more bytes than the constant has could run
+//! over the end of the caller's memory, so the module is scanned first. The compiler validates the
+//! module; this scan only has to survive any input.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const OP_FUNCTION: u32 = 54;
 const OP_DECORATE: u32 = 71;
 const DECORATION_SPEC_ID: u32 = 1;
 
-/// A module's constants with the values that the application gives them.
+/// A module's constants with the application's values.
 #[derive(Debug, Default)]
 pub struct Constants {
     /// Bytes of the constant of each SpecId.
@@ -29,7 +29,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The constants that a module has; none if it is no SPIR-V.
+    /// The constants of a module; none if it is not SPIR-V.
     pub fn scan(spirv: &[u8]) -> Self {
         let mut words = spirv.chunks_exact(4).map(|word| [word[0], word[1], word[2], word[3]]);
         let decode = match words.clone().next().map(u32::from_le_bytes) {
@@ -75,12 +75,12 @@ impl Constants {
         Self { widths, values: Vec::new() }
     }
 
-    /// Bytes of the constant with this SpecId, at most 8; `None` if the module has none such.
+    /// Bytes of the constant with this SpecId, at most 8; `None` if the module has no such constant.
     pub fn width(&self, id: u32) -> Option<usize> {
         self.widths.get(&id).copied()
     }
 
-    /// Gives a constant its value, of its width, in the host's byte order.
+    /// Sets the value of a constant, with its width, in the host's byte order.
     pub fn set(&mut self, id: u32, value: &[u8]) {
         let mut bytes = [0; 8];
         let len = value.len().min(8);
@@ -88,7 +88,7 @@ impl Constants {
         self.values.push((id, u64::from_le_bytes(bytes)));
     }
 
-    /// The values that were given.
+    /// The values that were set.
     pub fn values(self) -> Vec<(u32, u64)> {
         self.values
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A module's variables. Modules that were linked with it may use them too.
+//! A module's variables. Modules that were linked with it may use them, too.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::space::{self, HUGE_PAGE};
 use crate::vm::{Source, Vm};
 
-/// The part of a module that others may link to. It outlives the module if they do.
+/// The part of a module that other modules may link to. It outlives the module if they do.
 pub struct Unit {
     /// The source that it was built from.
     pub inputs: Arc<Vec<Input>>,
@@ -20,7 +20,7 @@ pub struct Unit {
     pub globals: Globals,
 }
 
-/// The module-scope variables, in one piece of device memory.
+/// The module-scope variables, in one allocation of device memory.
 pub struct Globals {
     vm: Arc<Vm>,
     /// First address, 0 without variables.
@@ -29,17 +29,17 @@ pub struct Globals {
     addresses: Vec<u64>,
 }
 
-/// Bytes between variables where checks are to see what runs over the end of one.
+/// Bytes between variables if checks have to notice accesses beyond the end of one.
 const APART: u64 = 256;
 
 /// The owner of memory that belongs to the driver: no context has this id.
 const DRIVER_OWNED: u64 = 0;
 
 impl Globals {
-    /// Allocates and fills the variables. Addresses of variables of other modules are left out.
+    /// Allocates and fills the variables, except addresses of other modules' variables.
     ///
     /// # Errors
-    /// OUT_OF_DEVICE_MEMORY and what else stands in the way of memory.
+    /// OUT_OF_DEVICE_MEMORY, and the other errors of an allocation.
     pub fn allocate(context: &Context, infos: &[GlobalInfo]) -> Result<Self> {
         let vm = context.vm();
         let mut size = 0_u64;
@@ -96,8 +96,8 @@ impl Globals {
         self.addresses.get(global as usize).copied()
     }
 
-    /// What to write into variables once their module is linked: addresses of other modules'
-    /// variables, which `find` knows.
+    /// The writes to variables once their module is linked: addresses of other modules' variables, which
+    /// `find` returns.
     ///
     /// # Errors
     /// MODULE_BUILD_FAILURE if the compiler contradicts itself.
@@ -120,7 +120,7 @@ impl Globals {
         Ok(patches)
     }
 
-    /// Writes what [`Self::patches`] of the same variables gave.
+    /// Applies the result of [`Self::patches`] of the same variables.
     pub fn patch(&self, patches: &[Patch]) {
         for patch in patches {
             debug_assert!(self.base <= patch.address, "they are of these variables");
@@ -140,7 +140,7 @@ pub struct Patch {
     bytes: [u8; 8],
 }
 
-/// Writes addresses of variables, which `find` knows, into `bytes`.
+/// Writes addresses of variables, which `find` returns, into `bytes`.
 ///
 /// # Errors
 /// MODULE_BUILD_FAILURE if there is no such variable, or no room.
@@ -169,7 +169,8 @@ fn too_large(info: &GlobalInfo) -> Error {
     )
 }
 
-/// The compiler is another process, and its answer is checked before it is used.
+/// The error for an inconsistent answer of the compiler, which is another process, so that its answers are
+/// checked.
 pub(super) fn inconsistent() -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,

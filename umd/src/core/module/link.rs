@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links modules that import from each other.
 //!
-//! This file decides by name which module an import means. The compiler then builds the importing
-//! module anew with the functions that it calls, and its code finds the variables where the other
-//! modules have them. A link is whole or changes nothing.
+//! This file decides by name which module an import refers to. The compiler then rebuilds the importing module
+//! with the functions that it calls, and its code uses the variables in the memory of the other modules. A link
+//! is complete or changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::{Build, Module};
 use crate::checks;
 use crate::error::{Error, Result};
 
-/// Objects, and where each one's imports are: indices into the list.
+/// Units, each with its imports as indices into the list.
 pub type Graph = Vec<(Arc<Unit>, Vec<Link>)>;
 
-/// Links modules. The second part is the log: a line for each import that stays open, or what the
-/// compiler says.
+/// Links modules. The second part of the result is the log: a line for each unresolved import, or the
+/// compiler's message.
 pub fn link(modules: &[&Arc<Module>]) -> (Result, String) {
     let mut set: Vec<&Arc<Module>> = Vec::new();
     for module in modules {
@@ -70,8 +70,8 @@ fn failure(log: &str) -> Error {
     Error::new(LINK_FAILURE, format!("phModules: {}", log.trim_end()))
 }
 
-/// Lists for each import of a module the number of the module in the set that defines it. Logs the
-/// imports that no module defines, or more than one.
+/// Lists for each import of a module the index of the module in the set that defines it. Logs imports
+/// that no module defines, or more than one.
 fn table(set: &[&Arc<Module>], module: &Arc<Module>, log: &mut String) -> Vec<(String, usize)> {
     let mut table = Vec::new();
     if !module.needs_link() {
@@ -90,11 +90,11 @@ fn table(set: &[&Arc<Module>], module: &Arc<Module>, log: &mut String) -> Vec<(S
 /// The definition of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nowhere.
+    /// There is none.
     None,
-    /// In one module, or in several alike, of which this is the first.
+    /// In one module, or in several with equal definitions, of which this is the first.
     One(usize),
-    /// In so many modules.
+    /// In this number of modules.
     Several(usize),
 }
 
@@ -106,7 +106,7 @@ pub fn definition(set: &[&Arc<Module>], name: &str) -> Found {
     choose(exports.collect())
 }
 
-/// Chooses among definitions, each with whether others may be there too (`LinkOnceODR`).
+/// Chooses among definitions, each with whether it allows others beside it (`LinkOnceODR`).
 fn choose(found: Vec<(usize, bool)>) -> Found {
     let mut only = found.iter().filter(|(_, once)| !once);
     match (only.next(), only.count()) {
@@ -120,7 +120,7 @@ fn choose(found: Vec<(usize, bool)>) -> Found {
 fn graph(set: &[&Arc<Module>], tables: &[Vec<(String, usize)>], first: usize) -> Graph {
     let mut reached = Reached::default();
     reached.number(Node::of(set, first));
-    // A list of what is still to be looked at, since chains of imports may be long.
+    // A work list instead of recursion, since chains of imports may be long.
     let mut next = 0;
     while let Some(&node) = reached.nodes.get(next) {
         let links = match node {
@@ -128,7 +128,7 @@ fn graph(set: &[&Arc<Module>], tables: &[Vec<(String, usize)>], first: usize) ->
                 .iter()
                 .map(|(name, target)| reached.link(name, Node::of(set, *target)))
                 .collect(),
-            // Linked before: its imports mean what they meant then.
+            // Linked before: its imports keep the meaning that they had then.
             Node::Linked(graph, index) => graph[index]
                 .1
                 .iter()
@@ -144,9 +144,9 @@ fn graph(set: &[&Arc<Module>], tables: &[Vec<(String, usize)>], first: usize) ->
 /// A module that a link reaches.
 #[derive(Clone, Copy)]
 enum Node<'a> {
-    /// One that is being linked, by its number in the set.
+    /// A module that is being linked, by its index in the set.
     Open(&'a Arc<Unit>, usize),
-    /// One of a link that has been made.
+    /// A unit of an earlier link.
     Linked(&'a Graph, usize),
 }
 
@@ -167,11 +167,11 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The graph being made.
+/// The graph under construction.
 #[derive(Default)]
 struct Reached<'a> {
     graph: Graph,
-    /// The sources of each one's links, in the graph's order.
+    /// The source of each unit's links, in the graph's order.
     nodes: Vec<Node<'a>>,
     /// The number of each unit, by its address.
     numbers: HashMap<*const Unit, u32>,

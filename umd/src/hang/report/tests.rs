@@ -25,7 +25,7 @@ fn call(function: &'static str, command: u64, list: &str) -> Call {
     Call { function: function.into(), command, list: list.to_owned() }
 }
 
-/// A report with all that one may have.
+/// A report with every field that one may have.
 fn report() -> Report {
     let queue = |name: &str, state| Queue {
         name: name.to_owned(),
@@ -101,7 +101,7 @@ fn report() -> Report {
     }
 }
 
-/// The part about the queues, which both texts have.
+/// The part about the queues, which both texts contain.
 const PARKED: &str = "\
 command queue 0x50 (engine 0 of group 0) waits for event 3 of event pool 0x70, at 0x200000021000, to be signalled
   appended by zeCommandListAppendBarrier, command 1 of regular list 0x60, executed by zeCommandQueueExecuteCommandLists, command 4 of command queue 0x50 (engine 0 of group 0)
@@ -154,7 +154,7 @@ fn json_is_one_line_that_reads_back() {
     assert!(Report::from_json("queue state\n").is_err());
 }
 
-/// The fields that programs read. They may get more, and lose none.
+/// The fields that programs read. Fields may be added, but none removed.
 #[test]
 fn json_has_the_fields_of_the_page() {
     let small = Report {

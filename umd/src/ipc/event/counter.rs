@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ImportedCounters that other processes wait for: the pair {counter, value} of a counter-based event.
+//! Counters that other processes wait for: the pair {counter, value} of a counter-based event.
 //!
-//! The exporter watches the counter for each importer and tells it once, when the value is reached;
-//! then the import is over: a pair that was reached stays so.
+//! The exporter watches the counter for each importer and notifies it once, when the value is reached. Then the
+//! import is over, since a pair that was reached stays reached.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::sync::shared::Shared;
 /// # Errors
 /// OUT_OF_HOST_MEMORY; UNSUPPORTED_FEATURE: memory cannot be shared here.
 pub fn share(shared: &Arc<Shared>, cell: Cell, value: u64, details: u32) -> Result<Handle> {
-    // Says at once if it cannot be.
+    // Fails at once if it cannot be exported.
     shared.vm().export_bo(cell.bo())?;
     lock(&shared.exports().0).shared.insert(cell.va());
     let object = (Kind::Counter, cell.va());
@@ -51,7 +51,7 @@ impl Offer for CounterOffer {
     }
 }
 
-/// A value that an importer waits for.
+/// A counter's value that an importer waits for.
 struct Pair {
     cell: Cell,
     value: u64,
@@ -68,13 +68,13 @@ struct Pairs {
     /// VAs of counters for which there are handles.
     shared: HashSet<u64>,
     pairs: Vec<Weak<Pair>>,
-    /// Counters that never get beyond this value, although larger ones were reserved.
+    /// Counters that never exceed this value, although larger ones were reserved.
     abandoned: Vec<(Cell, u64)>,
 }
 
 impl Exports {
-    /// Tells the importers that wait, or will wait, for values above `last` that the counter will not
-    /// reach them, although events were given such values.
+    /// Notifies present and future importers of values above `last` that the counter will not reach them, although
+    /// events have such values.
     pub fn abandon(&self, cell: Cell, last: u64) {
         let mut pairs = lock(&self.0);
         if !pairs.shared.contains(&cell.va()) {
@@ -159,8 +159,8 @@ impl Drop for Watching {
     }
 }
 
-/// Counters of other processes that are mapped here, as long as the VM is in use: lists may wait for
-/// them when no event names them any more.
+/// Counters of other processes that are mapped here. They stay mapped as long as the VM is in use, since lists
+/// may wait for them when no event names them any more.
 #[derive(Debug, Default)]
 pub struct Imports(Mutex<Vec<Arc<ImportedCounters>>>);
 
@@ -174,7 +174,7 @@ pub struct ImportedCounters {
     outstanding: Mutex<Vec<Arc<Outstanding>>>,
 }
 
-/// A value that is waited for here.
+/// A value that this process waits for.
 struct Outstanding {
     counters: Weak<ImportedCounters>,
     cell: Cell,
@@ -215,7 +215,7 @@ impl Imports {
             return Err(bad_facts());
         }
         // SAFETY: `Imports` keeps the block as long as the VM is in use; its exporter uses it for
-        // counters only, and it is mapped to be read.
+        // counters only, and it is mapped read-only.
         let cell = unsafe { Cell::new(block, offset) };
         counters.reap();
         if !cell.reached(handle.value) && !counters.expects(cell, handle.value) {
@@ -225,11 +225,11 @@ impl Imports {
                 value: handle.value,
                 link: OnceLock::new(),
             });
-            // Listed first: what the link hears ends it.
+            // Listed first, so that a note on the link ends it.
             lock(&counters.outstanding).push(outstanding.clone());
             let endpoint: Weak<dyn Endpoint> = Arc::<Outstanding>::downgrade(&outstanding);
             match pending.link(endpoint) {
-                // Set at the end only: a note that came before has taken it out of the list.
+                // Set only now: an earlier note has removed it from the list.
                 Ok(link) => drop(outstanding.link.set(link)),
                 Err(error) => {
                     outstanding.end(&counters);
@@ -260,13 +260,13 @@ impl Imports {
     }
 }
 
-/// The process that shares the counter at an address, and the counter, if it is such a one.
+/// The process that shares the counter at an address, and the counter, if the address is one of these.
 pub fn find(shared: &Shared, address: u64) -> Option<(String, Cell)> {
     let all = lock(&shared.imports().0);
     let block = |it: &Arc<ImportedCounters>| {
         let block = it.imported.block();
         let offset = address.checked_sub(block.va()).filter(|offset| *offset < block.size())?;
-        // SAFETY: as where the pairs are made; the offset lies in the block.
+        // SAFETY: as in `open`; the offset is within the block.
         let cell = offset.is_multiple_of(8).then(|| unsafe { Cell::new(block, offset) })?;
         Some((it.imported.exporter().to_owned(), cell))
     };
@@ -274,7 +274,7 @@ pub fn find(shared: &Shared, address: u64) -> Option<(String, Cell)> {
 }
 
 impl ImportedCounters {
-    /// Whether the exporter will tell of this value already: a value that is opened many times costs one
+    /// Whether the exporter will already report this value, so that a value that is opened many times costs one
     /// link.
     fn expects(&self, cell: Cell, value: u64) -> bool {
         let same =
@@ -287,7 +287,7 @@ impl ImportedCounters {
         &self.imported
     }
 
-    /// Ends what is reached. Where one kernel wakes all sleepers no note says that it is.
+    /// Ends imports whose value is reached. If one kernel wakes all sleepers, no note reports that.
     fn reap(&self) {
         let reached = |it: &mut Arc<Outstanding>| it.cell.reached(it.value);
         let gone: Vec<_> = lock(&self.outstanding).extract_if(.., reached).collect();
@@ -297,17 +297,17 @@ impl ImportedCounters {
 }
 
 impl Outstanding {
-    /// Nothing more is to be heard.
+    /// Ends the import, since no more notes will arrive.
     fn end(&self, counters: &ImportedCounters) {
         let mut outstanding = lock(&counters.outstanding);
         let at = outstanding.iter().position(|it| std::ptr::eq(&raw const **it, self));
         let gone = at.map(|at| outstanding.swap_remove(at));
-        // The link ends without the lock.
+        // The link is dropped without the lock.
         drop(outstanding);
         drop(gone);
     }
 
-    /// `end`: what has become of the counter, if it will not be signalled any more.
+    /// Ends the import. `end` is called if the counter will not be signalled any more.
     fn settle(&self, end: Option<fn(&Imported, Cell)>) {
         let Some(counters) = self.counters.upgrade() else { return };
         let imported = &counters.imported;

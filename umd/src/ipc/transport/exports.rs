@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The objects that this process lets others open: the table of secrets.
+//! The objects that this process allows others to open: the table of secrets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ type Object = (Kind, u64);
 struct Entry {
     object: Object,
     offer: Arc<dyn Offer>,
-    /// Handles that were given out and not taken back.
+    /// Number of handles that were returned and not withdrawn.
     handles: usize,
 }
 
@@ -66,8 +66,8 @@ fn exporter() -> Result<Secret> {
     Ok(*exporter.insert(name))
 }
 
-/// A handle for an object of this process. The object has one secret until it ends or all handles
-/// were taken back.
+/// A handle for an object of this process. The object has one secret until it ends or all its handles are
+/// withdrawn.
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY: no descriptor or thread.
@@ -84,7 +84,7 @@ pub fn export(object: (Kind, u64), offer: impl FnOnce() -> Arc<dyn Offer>) -> Re
         Some(&secret) => secret,
         None => {
             let secret = random()?;
-            // Objects end without a word.
+            // Objects end without a notification.
             let dead = |entry: &Entry| !entry.offer.is_alive();
             let gone: Vec<_> = table.entries.iter().filter(|(_, it)| dead(it)).collect();
             let gone: Vec<Secret> = gone.into_iter().map(|(secret, _)| *secret).collect();
@@ -97,10 +97,10 @@ pub fn export(object: (Kind, u64), offer: impl FnOnce() -> Arc<dyn Offer>) -> Re
     Ok(Handle { kind: object.0, details: 0, exporter, secret, value: 0 })
 }
 
-/// Takes a handle back that [`export`] gave out. Imports that exist are not touched.
+/// Withdraws a handle that [`export`] has returned. Existing imports are not affected.
 ///
 /// # Errors
-/// INVALID_ARGUMENT: it is not, or was already.
+/// INVALID_ARGUMENT: it is not such a handle, or was withdrawn already.
 pub fn withdraw(handle: &Handle, name: &str) -> Result {
     let mut table = table();
     let entry = table.entries.get_mut(&handle.secret).filter(|it| it.object.0 == handle.kind);
@@ -116,7 +116,7 @@ pub fn withdraw(handle: &Handle, name: &str) -> Result {
     Ok(())
 }
 
-/// The offer that a secret of this kind opens.
+/// The offer of a secret of this kind.
 pub(super) fn find(secret: &Secret, kind: u32) -> Option<Arc<dyn Offer>> {
     let table = table();
     let entry = table.entries.get(secret).filter(|it| it.object.0 as u32 == kind)?;

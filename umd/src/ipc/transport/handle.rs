@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Random bytes that cannot be guessed.
 pub type Secret = [u8; 16];
 
-/// The kind of object that a handle stands for.
+/// The kind of object that a handle refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::IntoStaticStr)]
 #[repr(u32)]
 pub enum Kind {
@@ -30,10 +30,10 @@ pub enum Kind {
 /// Bytes that every handle has; the last one is the version of the layout and of the messages.
 const MAGIC: [u8; 4] = *b"TIP\x02";
 
-/// A handle, understood. All bytes are accounted for, but the descriptor of memory and of a pool.
+/// A decoded handle. All bytes are accounted for, except the descriptor of memory and of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// The kind of object that it stands for.
+    /// The kind of object that it refers to.
     pub kind: Kind,
     /// The meaning depends on the kind; it says nothing about what may be accessed.
     pub details: u32,
@@ -41,15 +41,15 @@ pub struct Handle {
     pub exporter: Secret,
     /// The secret that names the object there.
     pub secret: Secret,
-    /// The value of a counter, else 0.
+    /// The value of a counter, otherwise 0.
     pub value: u64,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 struct Bytes {
-    /// Programs that know drivers whose handles begin with a descriptor send it along and write what
-    /// arrives in its place. It says nothing here. A counter has none, as no memory comes with it: 0.
+    /// Programs written for drivers whose handles begin with a descriptor send the descriptor along and replace it
+    /// by the received one. It has no meaning here. It is 0 for a counter, whose handle has no memory.
     descriptor: i32,
     magic: [u8; 4],
     kind: u32,
@@ -57,7 +57,8 @@ struct Bytes {
     exporter: Secret,
     secret: Secret,
     value: u64,
-    /// Over all between. Not for safety: it tells an accident from a process that is gone.
+    /// A checksum of the fields between. It is not for security: it distinguishes damage from a process that
+    /// is gone.
     check: u64,
 }
 
