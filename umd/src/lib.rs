@@ -4,12 +4,10 @@
 //! ```text
 //!  loader ─► ddi ─► api ─► core ─► lists, events ─► submission ─► backend (trait) ─► uapi
 //!            │      │      │                                      └ drm, embedded
-//!            │      │      └ objects: what Level Zero's handles stand for
-//!            │      └ the C interface: checks of arguments, one function each
-//!            └ the tables that the loader asks for
+//!            │      │      └ the objects behind Level Zero's handles
 //! ```
 //!
-//! Imports point to the right. Beside the flow: [`audit`], which answers the dynamic linker; [`hang`],
+//! Imports point to the right. Outside this flow: [`audit`], which answers the dynamic linker; [`hang`],
 //! which looks at lists and events; [`checks`], which finds mistakes of the program's; [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
 //! [`vm`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!

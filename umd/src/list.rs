@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command lists: how a call becomes packets.
+//! Command lists: the way from a call to packets.
 //!
 //! ```text
 //!  Command ─► command::append ─► Target ─┬─ Immediate: a queue's ring, published at once
 //!    waits, signal                       └─ Regular: a recording, run by CALL packets
 //! ```
 //!
-//! One builder serves both kinds of lists, and a command queue is an immediate list that is only
-//! given lists to execute. What differs is behind [`target::Target`]: where packets go, what a
-//! wait is bound to, which value completes a command.
+//! One builder serves both kinds of lists, and a command queue is an immediate list that only
+//! receives lists to execute. The differences are behind [`target::Target`]: where packets are written,
+//! what a wait is bound to, and which value completes a command.
 
 pub mod command;
 pub mod fast_path;

@@ -10,8 +10,8 @@ use std::io::Write;
 use tally_uapi::disasm::Line;
 use tally_uapi::packet::{Packet, Place};
 
-/// Warns of a call that is wrong and does no harm: once a process for each place in the code, since
-/// such calls are made often. The call goes on.
+/// Warns of a call that is wrong but harmless: once per process for each place in the code, since such
+/// calls are made often. The call continues.
 macro_rules! warn_once {
     ($($text:tt)+) => {{
         static WARNED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -33,7 +33,7 @@ pub fn start(filter: Option<&str>) {
         let (level, target) = (record.level(), record.target());
         writeln!(out, "tally {level} {target}: {}", record.args())
     });
-    // Fails only if there is a logger already, which is as good.
+    // This fails only if a logger is installed already, which serves as well.
     let _ = builder.try_init();
 }
 
@@ -43,7 +43,7 @@ pub fn wants_packets() -> bool {
     log::log_enabled!(target: PACKETS, log::Level::Trace)
 }
 
-/// Writes packets as text: those of `owner`, with their numbers.
+/// Writes the packets of `owner` as text, with their numbers.
 #[cold]
 pub fn packets(owner: impl Display, place: Place, packets: impl Iterator<Item = (u64, Packet)>) {
     for (number, packet) in packets {

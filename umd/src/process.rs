@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that the driver lives in: is it still the one that called zeInit, and is it still
-//! alive?
+//! The state of the process: whether it is still the one that called zeInit, and whether it is still
+//! alive.
 //!
 //! - In a forked child the device's threads do not exist and their locks may never be released: every
-//!   call answers ZE_RESULT_ERROR_UNINITIALIZED. A child that wants a GPU has to call exec.
-//! - Once exit handlers run, the process's other libraries may be gone: every call answers
+//!   call returns ZE_RESULT_ERROR_UNINITIALIZED. A child that wants a GPU has to call exec.
+//! - Once exit handlers run, the process's other libraries may be gone: every call returns
 //!   ZE_RESULT_ERROR_DEVICE_LOST, so that destructors of late objects neither crash nor hang.
-//! - The library stays mapped after dlclose: its threads run code of it.
+//! - The library stays mapped after dlclose, since its threads run its code.
 
 use std::ffi::{CStr, OsStr, c_void};
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
 
-/// Bits that say which calls are let through.
+/// Bits that determine which calls are let through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Gate(u32);
 
@@ -29,10 +29,10 @@ const CHECKED: u32 = 1 << 5;
 static GATE: AtomicU32 = AtomicU32::new(0);
 
 impl Gate {
-    /// Initialised, neither traced, watched nor checked: the state that entry points have one compare for.
+    /// Initialised and neither traced, watched nor checked: entry points test for this state with one compare.
     pub const OPEN: Self = Self(READY);
 
-    /// The reason why a call may not run, if there is one; `early`: it may run before zeInit.
+    /// The reason why a call may not run, if there is one; `early`: the call may run before zeInit.
     pub fn refuses(self, early: bool) -> Option<Refusal> {
         if self.0 & FORKED != 0 {
             Some(Refusal::Forked)
@@ -55,37 +55,37 @@ pub enum Refusal {
     NotReady,
 }
 
-/// Ends the trace at exit; set while there is one.
+/// Ends the trace at exit; set if there is a trace.
 static FINISH_TRACE: OnceLock<fn()> = OnceLock::new();
 
-/// Ends the checks; set while there are any. It answers the status that the process is to end with.
+/// Ends the checks; set if there are any. It returns the status with which the process is to exit.
 static FINISH_CHECKS: OnceLock<fn() -> Option<i32>> = OnceLock::new();
 
-/// The gate as it stands.
+/// The current state of the gate.
 #[inline]
 pub fn gate() -> Gate {
     Gate(GATE.load(Ordering::Relaxed))
 }
 
-/// From here on calls are let through.
+/// From now on calls are let through.
 pub fn set_ready() {
     GATE.fetch_or(READY, Ordering::Release);
 }
 
-/// From here on calls are recorded; `finish` ends the record at exit.
+/// From now on calls are recorded; `finish` ends the record at exit.
 pub fn set_traced(finish: fn()) {
     // There is one trace in a process.
     let _ = FINISH_TRACE.set(finish);
     GATE.fetch_or(TRACED, Ordering::Release);
 }
 
-/// From here on calls tell their names to `host_waits`.
+/// From now on calls report their names to `host_waits`.
 pub fn set_watched() {
     GATE.fetch_or(WATCHED, Ordering::Release);
 }
 
-/// From here on calls are numbered; `finish` is called when the process has ended all else, and answers the
-/// status that it is to end with, if that is another.
+/// From now on calls are numbered; `finish` is called after all other work of the process and returns the
+/// status with which the process is to exit, if that differs.
 pub fn set_checked(finish: fn() -> Option<i32>) {
     // There is one set of checks in a process.
     let _ = FINISH_CHECKS.set(finish);
@@ -97,17 +97,17 @@ pub fn is_checked() -> bool {
     GATE.load(Ordering::Relaxed) & CHECKED != 0
 }
 
-/// Whether the process is on its way out, or is a forked child.
+/// Whether the process is exiting or is a forked child.
 pub fn is_gone() -> bool {
     GATE.load(Ordering::Relaxed) & (FORKED | EXITED) != 0
 }
 
-/// Installs what the module's description promises; once.
+/// Installs the handlers that the module's description promises; once.
 pub fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the handlers are functions of this library, which is kept mapped below. Both run
-        // only atomic operations and what `exiting` documents.
+        // SAFETY: the handlers are functions of this library, which is kept mapped below. Both perform
+        // only atomic operations and the actions that `exiting` documents.
         unsafe {
             libc::pthread_atfork(None, None, Some(forked));
             libc::atexit(exiting);
@@ -128,7 +128,7 @@ pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
     }
     let result = spawn();
-    // SAFETY: filled above.
+    // SAFETY: `before` was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     result
 }
@@ -145,13 +145,13 @@ extern "C" fn exiting() {
     }
 }
 
-/// Called when libraries end, behind all exit handlers: whatever the program does at its end is done.
+/// Called when libraries end, after all exit handlers: the program has finished all that it does at exit.
 extern "C" fn ended() {
     if GATE.load(Ordering::Relaxed) & FORKED != 0 {
         return;
     }
     if let Some(status) = FINISH_CHECKS.get().and_then(|finish| finish()) {
-        // SAFETY: writes what the program has printed, which is all that is still to come.
+        // SAFETY: flushes the program's output; nothing of the program runs after this.
         unsafe {
             libc::fflush(std::ptr::null_mut());
             libc::_exit(status);
@@ -171,17 +171,17 @@ fn own_file() -> Option<PathBuf> {
         dli_sname: std::ptr::null(),
         dli_saddr: std::ptr::null_mut(),
     };
-    // SAFETY: any address may be asked for; the answer's strings live as long as the object.
+    // SAFETY: dladdr accepts any address; the strings that it returns live as long as the object.
     let found = unsafe { libc::dladdr(forked as *const c_void, &mut info) };
     if found == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr answered with a terminated string.
+    // SAFETY: dladdr returned a null-terminated string.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
-/// The folder that the driver's library lies in: the compiler is looked for there.
+/// The folder of the driver's library, in which the compiler is looked for.
 pub fn own_folder() -> Option<PathBuf> {
     let file = own_file()?;
     let file = file.canonicalize().unwrap_or(file);

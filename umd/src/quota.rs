@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A quota: bytes out of a limited number, counted without a word that all threads write.
+//! A quota of bytes, counted without a word that all threads write.
 //!
 //! ```text
 //!  limit ≥ reserved = bytes in use + credit of shard 0 + credit of shard 1 + ...
 //! ```
 //!
-//! A thread takes from the credit of its shard and gives back to it. Only when that is empty, or
-//! large, the sum of all changes. So the number in use is exact for every reader, and the limit is
-//! kept exactly: before a request is refused, all credit is called in.
+//! A thread takes from the credit of its shard and gives back to it. Only when that credit is empty or
+//! large does the shared sum change. So the number in use is exact for every reader, and the limit is
+//! exact too: before a request is refused, the credit of all shards is reclaimed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::shards::Shards;
 
-/// Bytes that a shard takes beyond a request.
+/// Bytes that a shard reserves beyond a request.
 const STEP: u64 = 1 << 20;
-/// Most that a shard keeps.
+/// The largest credit of a shard.
 const MOST: u64 = 4 * STEP;
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Quota {
     limit: u64,
-    /// In use, or in a shard's credit.
+    /// Bytes in use or in a shard's credit.
     reserved: AtomicU64,
     credit: Shards<AtomicU64>,
 }
 
 impl Quota {
-    /// `limit` bytes, none of them in use.
+    /// A quota of `limit` bytes, none of them in use.
     pub fn new(limit: u64) -> Self {
         Self { limit, reserved: AtomicU64::new(0), credit: Shards::default() }
     }
 
-    /// Bytes in all.
+    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes in use. While others take and give it is a number of that time.
+    /// Bytes in use. While other threads take and give back, this is a value from the time of the call.
     pub fn used(&self) -> u64 {
         let credit: u64 = self.credit.iter().map(|it| it.load(Ordering::Acquire)).sum();
         self.reserved.load(Ordering::Acquire).saturating_sub(credit)
     }
 
-    /// Takes `bytes` if there are as many; whether there were.
+    /// Takes `bytes` if that many are left; returns whether they were.
     #[inline]
     #[must_use]
     pub fn take(&self, bytes: u64) -> bool {
@@ -53,7 +53,7 @@ impl Quota {
         self.credit.mine().fetch_update(order, order, less).is_ok() || self.reserve(bytes)
     }
 
-    /// Gives back what was taken.
+    /// Gives back bytes that were taken.
     #[inline]
     pub fn give(&self, bytes: u64) {
         let credit = self.credit.mine();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One value for each of a few groups of threads, so that threads that do the same at once do not
+//! One value for each of a few groups of threads, so that threads that run the same code at once do not
 //! write to the same cache line.
 //!
-//! A thread gets its number when it first asks, and the next thread gets it when that one ends: so a
-//! program that starts thread after thread does not fill every shard. There are fewer shards than a
-//! program may have threads, so a value may be shared and has to be safe for that; it is only rarely
-//! contended.
+//! A thread gets its number on first use, and the number is free for the next thread when that thread
+//! ends, so a program that starts thread after thread does not fill every shard. There are fewer shards
+//! than a program may have threads, so a value may be shared and has to be safe for that; it is only
+//! rarely contended.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Shards of each kind. More threads than this share.
+/// Number of shards of each kind. Beyond this number, threads share them.
 const COUNT: usize = u64::BITS as usize;
 
 /// A value whose cache lines hold nothing else. Two lines: processors fetch them in pairs.
@@ -29,19 +29,19 @@ impl<T: Default> Default for Shards<T> {
 }
 
 impl<T> Shards<T> {
-    /// The calling thread's.
+    /// The value of the calling thread's shard.
     #[inline]
     pub fn mine(&self) -> &T {
         &self.0[number() % self.0.len()].0
     }
 
-    /// All of them.
+    /// The values of all shards.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|it| &it.0)
     }
 }
 
-/// The calling thread's number. While a thread ends it is 0; any number would do.
+/// The calling thread's number. While a thread is ending it is 0; any number would do.
 #[inline]
 fn number() -> usize {
     thread_local! {
@@ -71,12 +71,12 @@ fn first_number() -> usize {
     let Some(number) = NUMBERS.take() else {
         return SHARED.fetch_add(1, Ordering::Relaxed) % COUNT;
     };
-    // A thread that is ending already keeps the number for good.
+    // A thread that is already ending never gives the number back.
     let _ = TAKEN.try_with(|taken| taken.set(Some(Taken(&NUMBERS, number))));
     number
 }
 
-/// The number of a thread, which the next thread gets when this is dropped.
+/// The number of a thread; dropping this frees the number for the next thread.
 struct Taken(&'static Numbers, usize);
 
 impl Drop for Taken {
@@ -140,7 +140,7 @@ mod tests {
             });
         }
         let used = shards.iter().filter(|it| it.load(Ordering::Relaxed) != 0).count();
-        // Threads of other tests have numbers too, and take and give some meanwhile.
+        // Threads of other tests have numbers too, and take and free some meanwhile.
         assert!(used < COUNT, "{used}");
     }
 }

@@ -15,17 +15,18 @@ use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
 
-/// Bytes that are reserved where nothing speaks against it.
+/// Size of the VA reservation in bytes, unless a setting or a limit requires another one.
 const DEFAULT_SIZE: u64 = 256 << 30;
-/// Least that is of any use.
+/// The smallest useful size in bytes.
 const MIN_SIZE: u64 = 64 << 20;
-/// Least and most bytes on either side of a range that is given out while checks run: as many as it has.
+/// Minimum and maximum of the bytes on either side of a range that is allocated while checks run; between
+/// them the room is as large as the range.
 const ROOM: (u64, u64) = (64 << 10, 16 << 20);
 /// Page size of large allocations; the VA reservation starts at a multiple of it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// Places for the VA reservation, best first. All are far from where Linux puts programs, libraries, heaps
-/// and stacks. Sanitizers occupy some of them; then the next is tried, at last whatever mmap says.
+/// and stacks. Sanitizers occupy some of them; then the next is tried, and last any place that mmap chooses.
 const CANDIDATES: [u64; 5] =
     [0x2000_0000_0000, 0x3000_0000_0000, 0x1800_0000_0000, 0x4000_0000_0000, 0x6000_0000_0000];
 
@@ -34,7 +35,7 @@ const CANDIDATES: [u64; 5] =
 pub struct Space {
     start: u64,
     size: u64,
-    /// Free ranges: start and size. Neighbours are always merged.
+    /// Free ranges: start and size. Adjacent ranges are always merged.
     free: Mutex<BTreeMap<u64, u64>>,
     /// See [`Space::open`].
     open: AtomicBool,
@@ -42,25 +43,26 @@ pub struct Space {
     wide: Mutex<Wide>,
 }
 
-/// Who is told of addresses, by start and size, when they are given out (`true`) and back.
+/// A callback that receives start and size of addresses when they are allocated (`true`) and freed
+/// (`false`).
 pub type Told = fn(u64, u64, bool);
 
-/// Ranges that are given out with room around them.
+/// Ranges that are allocated with room around them.
 #[derive(Debug, Default)]
 struct Wide {
-    /// By the address that was given out, the whole range.
+    /// The whole range, by the address that was returned for it.
     ranges: BTreeMap<u64, (u64, u64)>,
-    /// Ranges that were given back and are not used again yet, and their bytes.
+    /// Freed ranges that are not used again yet, and their sizes in bytes.
     resting: VecDeque<(u64, u64)>,
     resting_bytes: u64,
 }
 
 impl Space {
-    /// Makes a VA reservation of `size` bytes, or the default, or what limits leave, within the addresses
-    /// that the device can use. Where RLIMIT_AS is set, at most half of it is taken.
+    /// Makes a VA reservation of `size` bytes, or of the default size, or of what limits allow, within the
+    /// addresses that the device can use. Where RLIMIT_AS is set, it takes at most half of that.
     ///
     /// # Errors
-    /// OUT_OF_HOST_MEMORY if not even the least can be had.
+    /// OUT_OF_HOST_MEMORY if not even the smallest size is available.
     pub fn reserve(size: Option<u64>, lowest: u64, end: u64) -> Result<Self> {
         let size = size.unwrap_or(DEFAULT_SIZE).min(address_limit() / 2);
         let mut size = size.max(MIN_SIZE).next_multiple_of(HUGE_PAGE);
@@ -100,16 +102,16 @@ impl Space {
         address.wrapping_sub(self.start) < self.size
     }
 
-    /// From now on, for checks: what is not given out can be accessed without harm, so that a program goes on
-    /// after an access to it; ranges have room around them, so that what misses one does not hit another;
-    /// and what is given back is not used again for a long time. Nothing has been given out yet.
+    /// Prepares the space for checks, before anything is allocated. From now on unallocated addresses can be
+    /// accessed without harm, so that a program continues after such an access; ranges have room around them,
+    /// so that an access beyond one does not hit another; and freed ranges are not used again for a long time.
     pub fn open(&self, told: Told) {
-        // It is opened once.
+        // A space is opened only once.
         let _ = self.told.set(told);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let (start, size) = (self.start as *mut c_void, self.size as usize);
-        // SAFETY: the reservation is ours, and nothing is in it. Where the system does not give as much, it
-        // stays closed, and an access to what is not given out ends the device's work.
+        // SAFETY: the reservation is ours and empty. If the system does not provide that much memory, it stays
+        // closed, and an access to an unallocated address ends the device's work.
         unsafe { libc::mmap(start, size, Self::protection(true), flags, -1, 0) };
         // Null pointers look like the first addresses to checked kernels.
         self.alloc_at(self.start, HUGE_PAGE);
@@ -128,7 +130,7 @@ impl Space {
         self.wide.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Addresses for `size` bytes, aligned to `align` (a power of two, at least a page); the lowest
+    /// Allocates addresses for `size` bytes, aligned to `align` (a power of two, at least a page); the lowest
     /// that fit. `None` if there are none.
     pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
         let size = size.checked_next_multiple_of(PAGE_SIZE).filter(|&size| size != 0)?;
@@ -161,8 +163,7 @@ impl Space {
         }
     }
 
-    /// Start and size of the range with an address that is given out, as far as that is known: while checks
-    /// run.
+    /// Start and size of the allocated range that contains an address. Known only while checks run.
     pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
         let wide = self.wide();
         let (&at, &(start, whole)) = wide.ranges.range(..=address).next_back()?;
@@ -181,7 +182,7 @@ impl Space {
         Some(at)
     }
 
-    /// The addresses from `start` on, both whole pages, if they are free.
+    /// Allocates the addresses from `start` on, if they are free. Start and size are multiples of a page.
     pub fn alloc_at(&self, start: u64, size: u64) -> Option<u64> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let (&hole, &len) = free.range(..=start).next_back()?;
@@ -192,7 +193,7 @@ impl Space {
         Some(start)
     }
 
-    /// Gives addresses back that [`Space::alloc`] returned for the same size.
+    /// Frees addresses that [`Space::alloc`] returned for the same size.
     pub fn free(&self, start: u64, size: u64) {
         if self.is_open() {
             let mut wide = self.wide();
@@ -231,14 +232,14 @@ impl Space {
         free.insert(start, size);
     }
 
-    /// Takes host access to a range away: the pages are as they were when the reservation was made.
+    /// Removes host access to a range: its pages are again as they were when the reservation was made.
     ///
     /// # Safety
-    /// The range lies in the VA reservation, is the caller's, and nothing refers to memory in it.
+    /// The range lies in the VA reservation and belongs to the caller, and nothing refers to memory in it.
     pub unsafe fn close(&self, start: u64, size: u64) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: replaces pages of our own reservation only, says the caller. A failure leaves the
-        // old pages, which is a leak until the range is used again, not a danger.
+        // SAFETY: this replaces only pages of our own reservation, as the caller guarantees. A failure leaves
+        // the old pages, which is a leak until the range is used again, but no danger.
         unsafe {
             let protection = Self::protection(self.is_open());
             libc::mmap(start as *mut c_void, size as usize, protection, flags, -1, 0);
@@ -248,12 +249,12 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours, and every owner of a part held the space alive.
+        // SAFETY: the reservation is ours, and every owner of a part kept the space alive.
         unsafe { libc::munmap(self.start as *mut c_void, self.size as usize) };
     }
 }
 
-/// Takes `size` bytes at `at` out of a hole of `len` bytes.
+/// Cuts `size` bytes at `at` out of a free range of `len` bytes.
 fn cut(free: &mut BTreeMap<u64, u64>, hole: u64, len: u64, at: u64, size: u64) {
     free.remove(&hole);
     if at > hole {
@@ -264,16 +265,16 @@ fn cut(free: &mut BTreeMap<u64, u64>, hole: u64, len: u64, at: u64, size: u64) {
     }
 }
 
-/// Reserves `size` bytes at `place` or anywhere; the first address, aligned to a huge page.
+/// Reserves `size` bytes at `place` or anywhere; returns the first address, aligned to a huge page.
 fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u64> {
-    // Room to align what the system chooses.
+    // Room to align an address that the system chooses.
     let room = if place.is_some() { size } else { size.checked_add(HUGE_PAGE)? };
-    // A mere hint, not MAP_FIXED_NOREPLACE: ThreadSanitizer changes addresses that it does not like
-    // to 0, where that flag would be taken at its word.
+    // A mere hint, not MAP_FIXED_NOREPLACE: ThreadSanitizer changes addresses that it does not accept to 0,
+    // and that flag would then place the mapping there.
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let hint = place.unwrap_or(0) as *mut c_void;
     let len = usize::try_from(room).ok()?;
-    // SAFETY: without MAP_FIXED nothing that exists is replaced.
+    // SAFETY: without MAP_FIXED no existing mapping is replaced.
     let base = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return None;
@@ -288,8 +289,8 @@ fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u6
     if place.is_none() {
         let before = (start - base as u64) as usize;
         let after = len - before - size as usize;
-        // SAFETY: both pieces are parts of the new mapping outside of what is kept; length 0 fails
-        // without effect.
+        // SAFETY: both pieces are parts of the new mapping outside of the part that is kept; a length of 0
+        // fails without effect.
         unsafe {
             libc::munmap(base, before);
             libc::munmap((start + size) as *mut c_void, after);
@@ -301,7 +302,7 @@ fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u6
 /// Bytes of addresses that this process may have: RLIMIT_AS.
 pub fn address_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the place is writable; a failure leaves it as it is, which means no limit.
+    // SAFETY: `limit` is writable; a failure leaves it unchanged, which means no limit.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     limit.rlim_cur
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Synchronisation: counters, events, recordings, and how the host waits for them.
+//! Synchronisation: counters, events, recordings, and the host's waits for them.
 //!
 //! ```text
 //!  Event ─┬─ regular: a cell in a pool, 0 or 1

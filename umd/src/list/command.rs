@@ -4,9 +4,10 @@
 //! In an in-order list every packet is ORDERED, and the last one of a command stores the list's
 //! counter: that is the completion of the command, the order of the list, and the signal of a
 //! counter-based event, all in one write. A regular event has a cell of its own, so it takes one
-//! more packet; the cell is written first, so that who has waited for the list finds the event set.
+//! more packet; the cell is written first, so that a thread that has waited for the list finds the event
+//! set.
 //!
-//! In an out-of-order list a command is ORDERED only where its meaning says so, and writes nothing
+//! In an out-of-order list a command is ORDERED only where its semantics require it, and writes nothing
 //! but its event.
 
 use std::sync::Arc;
@@ -34,79 +35,79 @@ use crate::vm::Access;
 pub enum Command<'a> {
     /// The wait list alone.
     Wait,
-    /// Everything before, or the wait list if there is one, comes before everything after.
+    /// All earlier commands, or the wait list if there is one, complete before any later command begins.
     Barrier,
-    /// The signal event, when everything before is complete.
+    /// Signals the event when all earlier commands are complete.
     Signal,
-    /// A regular event is not signalled any more, when everything before is complete.
+    /// Resets a regular event when all earlier commands are complete.
     Reset(&'a Event),
-    /// Bytes.
+    /// A copy of bytes.
     Copy {
-        /// To.
+        /// The destination.
         dst: u64,
-        /// From.
+        /// The source.
         src: u64,
         /// The number of bytes.
         size: u64,
     },
-    /// Rows of bytes.
+    /// A copy of rows of bytes.
     CopyRegion {
-        /// To.
+        /// The destination.
         dst: u64,
-        /// From.
+        /// The source.
         src: u64,
         /// Sizes and pitches.
         shape: Region,
     },
-    /// A repeated pattern.
+    /// A fill with a repeated pattern.
     Fill {
-        /// To.
+        /// The destination.
         dst: u64,
-        /// Bytes to fill, with a part of the pattern at the end if they are no multiple of it.
+        /// Bytes to fill. If they are not a multiple of the pattern's size, the last repetition is cut off.
         size: u64,
-        /// A power of two of bytes.
+        /// The pattern; its size in bytes is a power of two.
         pattern: &'a [u8],
     },
-    /// The device's clock, to an aligned address.
+    /// A write of the device's clock to an aligned address.
     Clock(u64),
-    /// Times of events, as they were bound, to addresses.
+    /// Writes of the times of events, as they were bound, to addresses.
     Times(&'a [Times]),
-    /// A kernel.
+    /// A launch of a kernel.
     Launch(&'a Launch<'a>),
-    /// Indirect launches: as many as the 32-bit number at `count` says when they run.
+    /// Indirect launches; the 32-bit word at `count` gives their number when they run.
     Launches {
         /// The kernels.
         launches: &'a [Launch<'a>],
-        /// VA of the number.
+        /// VA of the word with the number of launches.
         count: u64,
     },
     /// Executions of regular lists, in this order.
     Lists(&'a [&'a Regular]),
     /// An execution of a graph.
     Graph(&'a Execution),
-    /// A call of a function of the application's.
+    /// A call of one of the application's functions.
     HostFunction(&'a Arc<HostFunction>),
-    /// A copy or a fill, and copies and fills with patterns of a byte that belong to it: they wait for the
-    /// same, and are complete when it is.
+    /// A copy or a fill, together with further copies and fills with one-byte patterns that belong to it:
+    /// they have the same waits and are complete when it is.
     Together {
-        /// The command.
+        /// The main command.
         main: &'a Command<'a>,
-        /// What belongs to it; begun before it.
+        /// The further commands; they begin before it.
         with: &'a [Command<'a>],
     },
 }
 
-/// A timestamp slot to copy, and where to.
+/// A timestamp slot to copy, and the destination.
 pub struct Times {
     /// VA of the slot.
     pub slot: u64,
-    /// Keeps the slot.
+    /// Keeps the slot alive.
     pub timestamp: Option<Timestamp>,
-    /// VA of the copy.
+    /// VA of the destination.
     pub dst: u64,
 }
 
-/// Appends a command. When it fails, nothing has changed.
+/// Appends a command. If it fails, nothing has changed.
 ///
 /// # Errors
 /// Those of the look-up of wait events and of [`Target`].
@@ -129,7 +130,8 @@ pub fn append<T: Target>(
     }
 }
 
-/// A command for a closed list. Intel's driver writes it behind the list's end, where no execution gets to.
+/// Appends a command to a closed list. Intel's driver writes it behind the list's end, where no execution
+/// reaches it.
 ///
 /// # Errors
 /// Those of the waits.
@@ -158,7 +160,7 @@ pub fn check_signal<T: Target>(target: &T, signal: &Signal<'_>) -> Result {
 }
 
 impl Command<'_> {
-    /// Packets of the command at most, without waits, STAMP and signals.
+    /// Upper bound of the command's packets, without waits, STAMP and signals.
     fn bound(&self) -> usize {
         match self {
             Command::Times(times) => times.len(),
@@ -171,8 +173,8 @@ impl Command<'_> {
         }
     }
 
-    /// Whether all before it is visible to the host when it is complete: a barrier flushes caches "sufficient
-    /// for device and host access", an event as its scopes say.
+    /// Whether all earlier writes are visible to the host when the command is complete: a barrier flushes
+    /// caches "sufficient for device and host access", an event as its scopes say.
     pub(super) fn publishes(&self, signal: Option<&Signal<'_>>) -> bool {
         let by_itself = match self {
             Command::Barrier => true,
@@ -242,12 +244,12 @@ fn encode<T: Target>(
     if let Some(signal) = &signal {
         posts.add(event_post(signal.event, |word| reach_word(target, word))?);
     }
-    // A wait in which nothing is left to wait for is no command.
+    // A wait whose events are all met already is no command.
     let idle = matches!(command, Command::Wait)
         && wait_packets == 0
         && signal.is_none()
         && !target.may_change();
-    // In an out-of-order list a barrier is where arguments of earlier commands become free.
+    // In an out-of-order list, arguments of earlier commands become free at a barrier.
     if in_order && !idle || !in_order && ordered && posts.count == 0 {
         posts.add(target.reserve());
     }
@@ -292,8 +294,8 @@ impl Body {
             }
             Command::Fill { dst, size, pattern } => {
                 let dst = target.reach(*dst, *size, Access::Write)?;
-                // The device repeats whole patterns only. The part comes first, so that times are
-                // those of the rest.
+                // The device repeats whole patterns only. The partial pattern is written first, so that
+                // the times are those of the rest.
                 let whole = size - size % pattern.len() as u64;
                 let mut packet = None;
                 if let Some(part @ [_, ..]) = pattern.get(..(size - whole) as usize) {
@@ -399,7 +401,7 @@ impl Body {
         Ok(())
     }
 
-    /// Something that belongs to a command, at addresses that the device reaches.
+    /// A command that belongs to another one, at addresses that the device reaches.
     #[cold]
     fn part<T: Target>(&self, target: &mut T, part: &Command<'_>) -> Result {
         let packet = match *part {
@@ -412,21 +414,21 @@ impl Body {
         Ok(())
     }
 
-    /// A write in the middle of a command, after the one before it.
+    /// Pushes a write in the middle of a command, ordered after the one before it.
     fn push_post<T: Target>(&self, target: &mut T, post: Post) {
         let mut packet = nop(flag::ORDERED);
         post.attach(&mut packet);
         target.push(packet);
     }
 
-    /// A packet of a command that is not its last one.
+    /// Pushes a packet of a command that is not its last one.
     fn inner<T: Target>(&self, target: &mut T, mut packet: Packet) {
         packet.header.flags |= self.order;
         target.push(packet);
     }
 
-    /// The end of a command of several packets: without order among them, none of them can say
-    /// that all are complete.
+    /// Ends a command of several packets: since they are not ordered among themselves, none of them can
+    /// signal that all are complete.
     fn end<T: Target>(
         &self,
         target: &mut T,
@@ -443,7 +445,7 @@ impl Body {
         ordered.last(target, nop(0), posts);
     }
 
-    /// The last packet of a command, and what it signals.
+    /// Pushes the last packet of a command with its signals.
     fn last<T: Target>(&self, target: &mut T, mut packet: Packet, posts: &[Option<Post>]) {
         packet.header.flags |= self.order;
         let mut posts = posts.iter().flatten();
@@ -472,7 +474,7 @@ fn region<T: Target>(target: &mut T, (dst, src): (u64, u64), shape: &Region) -> 
     Ok(CopyRegion { header, dst, src, region, zero, post }.into())
 }
 
-/// Bytes from the first to the last one that a copy of rows touches: of the destination, of the source.
+/// Bytes from the first to the last one that a copy of rows touches, in the destination and in the source.
 fn spans(shape: &Region) -> (u64, u64) {
     let span = |row_pitch: u64, slice_pitch: u64| {
         if shape.width == 0 || shape.height == 0 || shape.depth == 0 {
@@ -489,13 +491,13 @@ fn spans(shape: &Region) -> (u64, u64) {
     )
 }
 
-/// The device's address of a word that an event's signals add to.
+/// The device's address of the word to which an event's signals add.
 pub(super) fn reach_word<T: Target>(target: &mut T, word: u64) -> Result<u64> {
     target.reach(word, CELL_SIZE, Access::Write)
 }
 
-/// The write that signals an event, unless the list's counter does. `reach` says where the device finds
-/// a word of the application's.
+/// The write that signals an event, unless the list's counter signals it. `reach` returns the device's
+/// address of a word in the application's memory.
 pub(super) fn event_post(
     event: &Event,
     reach: impl FnOnce(u64) -> Result<u64>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fast path of the commonest appends: a command of one packet, in an in-order list, with no signal
-//! but that of a counter-based event that takes no write of its own.
+//! The fast path of the most common appends: a command of one packet, in an in-order list, whose only
+//! signal, if any, is a counter-based event that needs no write of its own.
 //!
-//! It writes the same packets as [`command::append`](super::command::append), as a golden test checks, but leaves out the work
-//! that only other commands need.
+//! It writes the same packets as [`command::append`](super::command::append), which a golden test checks,
+//! but skips the work that only other commands need.
 
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::packet::Packet;
@@ -18,7 +18,7 @@ use crate::vm::Access;
 
 /// A command of one packet.
 pub trait Single {
-    /// The packet, without its order and its signal. `None`: it has to take the general path.
+    /// The packet, without its order and its signal. `None`: the command has to take the general path.
     ///
     /// # Errors
     /// Those of [`Target`].
@@ -52,9 +52,9 @@ impl<K: Keep> Single for Kernel<'_, K> {
 /// A copy of bytes.
 #[derive(Clone, Copy)]
 pub struct Copy {
-    /// To.
+    /// The destination.
     pub dst: u64,
-    /// From.
+    /// The source.
     pub src: u64,
     /// The number of bytes.
     pub size: u64,
@@ -72,18 +72,18 @@ impl Single for Copy {
 /// A fill.
 #[derive(Clone, Copy)]
 pub struct Fill<'a> {
-    /// To.
+    /// The destination.
     pub dst: u64,
     /// Bytes to fill.
     pub size: u64,
-    /// A power of two of bytes.
+    /// The pattern; its size in bytes is a power of two.
     pub pattern: &'a [u8],
 }
 
 impl Single for Fill<'_> {
     #[inline(always)]
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
-        // The part of a pattern at the end is a packet of its own. A pattern's size is a power of two.
+        // A partial pattern at the end needs a packet of its own. The size of a pattern is a power of two.
         if self.size & (self.pattern.len() as u64 - 1) != 0 {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl Single for Fill<'_> {
     }
 }
 
-/// Appends a command. False: it has to take the general path, and nothing has changed.
+/// Appends a command. False: the command has to take the general path, and nothing has changed.
 ///
 /// # Errors
 /// Those of [`super::command::append`].
@@ -141,5 +141,5 @@ fn encode<'e, T: Target>(
     Ok(true)
 }
 
-/// Place of a DISPATCH's `kernarg` in the body of a packet.
+/// The position of a DISPATCH's `kernarg` in the body of a packet.
 const KERNARG: usize = 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Golden packets: what the lists write for each call, as text in `umd/tests/golden`.
+//! Golden packets: the packets that the lists write for each call, as text in `umd/tests/golden`.
 //!
-//! The device does not run here, so every counter stays where it is. TALLY_BLESS=1 writes the files
-//! anew. Addresses print as names: those that the test gives, and `@n` for the rest.
+//! The device does not run here, so no counter changes. TALLY_BLESS=1 writes the files anew. Addresses
+//! print as names: those that the test gives, and `@n` for the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ struct Golden {
     pool: Arc<EventPool>,
     names: BTreeMap<u64, String>,
     text: String,
-    /// Packets that were printed, by queue.
+    /// Number of packets that were printed, by queue.
     printed: BTreeMap<u32, u64>,
 }
 
@@ -88,7 +88,7 @@ impl Golden {
         let queues: Vec<_> = self.fake.state().queues.clone().into_iter().collect();
         let mut lines = 0;
         for (id, queue) in queues {
-            // SAFETY: the page of a queue that exists, which is shared memory.
+            // SAFETY: the control page of an existing queue, which is shared memory.
             let control = unsafe {
                 &*std::ptr::with_exposed_provenance::<QueueControl>(queue.control as usize)
             };
@@ -104,7 +104,7 @@ impl Golden {
     }
 
     fn packet(&mut self, at: u64, place: Stands, indent: &str) {
-        // SAFETY: a packet of a ring or a recording of the test.
+        // SAFETY: the address is that of a packet in a ring or a recording of the test.
         let packet = unsafe { *std::ptr::with_exposed_provenance::<Packet>(at as usize) };
         let line = self.named(&Line { packet: &packet, place }.to_string());
         writeln!(self.text, "{indent}{line}").expect("strings take everything");
@@ -116,7 +116,7 @@ impl Golden {
     fn call(&mut self, call: &Call) {
         for i in 0..u64::from(call.operand_count) {
             let at = call.operands + i * size_of::<Operand>() as u64;
-            // SAFETY: the operands of the call.
+            // SAFETY: the address is that of an operand of the call.
             let it = unsafe { *std::ptr::with_exposed_provenance::<Operand>(at as usize) };
             let line = match it.kind {
                 0 => "met".to_owned(),
@@ -129,13 +129,13 @@ impl Golden {
         }
     }
 
-    /// Puts names in the place of addresses.
+    /// Replaces addresses with names.
     fn named(&mut self, line: &str) -> String {
         let mut parts = line.split("0x");
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             if out.ends_with(|c: char| c.is_ascii_digit()) {
-                // This is a size, such as 10x1, and no address.
+                // A size, such as 10x1, not an address.
                 out += "0x";
                 out += part;
                 continue;
@@ -149,7 +149,7 @@ impl Golden {
         out
     }
 
-    /// Compares with the file, or writes it.
+    /// Compares the text with the file, or writes the file.
     fn check(self, name: &str) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
         if env::var_os("TALLY_BLESS").is_some() {
@@ -221,7 +221,7 @@ fn a_wait_for_an_aggregated_event_compares_one_word() {
     let word: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
     let device = std::ptr::from_ref(word).expose_provenance() as u64;
     golden.names.insert(device, "word".to_owned());
-    // SAFETY: an aligned word that is never freed.
+    // SAFETY: the word is aligned and never freed.
     let host = unsafe { HostWord::new(device) };
     let event = CbEvent::aggregate(External { device, host, value: 6 }, 2);
     let traits = Traits { cb_flags: CbFlags::all().bits(), ..Default::default() };
@@ -237,7 +237,7 @@ fn a_wait_for_an_aggregated_event_compares_one_word() {
     assert!(compares == 1 && golden.text.contains("[word] >= 6"), "{}", golden.text);
 }
 
-/// Out-of-order lists order nothing but what says so.
+/// Out-of-order lists order only the commands that require it.
 #[test]
 fn out_of_order_immediate() {
     let mut golden = Golden::new();
@@ -266,7 +266,7 @@ fn out_of_order_immediate() {
     golden.check("out_of_order_immediate.txt");
 }
 
-/// The packets of work: copies, fills, kernels, times.
+/// The packets of copies, fills, kernels and times.
 #[test]
 fn work() {
     let mut golden = Golden::new();
@@ -380,7 +380,7 @@ fn the_fast_path_writes_what_the_general_path_writes() {
     assert_eq!(text(true), text(false));
 }
 
-/// Commands that the fast path does not serve are left to the general one, with nothing written.
+/// The fast path leaves commands that it does not serve to the general path and writes nothing.
 #[test]
 fn some_launches_take_the_general_path() {
     let mut golden = Golden::new();
@@ -447,7 +447,7 @@ fn regular() {
     golden.check("regular.txt");
 }
 
-/// Inside an out-of-order recording nothing counts; the CALL says when all of it is complete.
+/// Inside an out-of-order recording no packet stores the counter; the CALL signals that all is complete.
 #[test]
 fn out_of_order_regular() {
     let mut golden = Golden::new();
@@ -469,7 +469,7 @@ fn out_of_order_regular() {
     golden.check("out_of_order_regular.txt");
 }
 
-/// A ring that is full goes on in a larger one; what a queue may hold in all is limited.
+/// A full ring continues in a larger one; the total size of a queue's rings is limited.
 #[test]
 fn a_full_ring_links_to_a_larger_one() {
     let mut golden = Golden::new();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executions of graphs: lists that wait for each other, those of each branch on a queue of its own.
+//! Executions of graphs: lists that wait for each other, with a queue of its own for each branch.
 //!
-//! The first list is called by the list that the graph is appended to, when the execution before it
-//! is complete in all lists. Whatever forked from it waits in its queue for the signal that begins the
-//! first list, and then for values that the first list is about to count. So waits for events are bound
-//! first, to what these name before the execution; then all lists get their bases; then their waits for
-//! each other are bound. From the first base on nothing may fail.
+//! The first list is called by the list to which the graph is appended, when the previous execution is
+//! complete in all lists. Each branch that forked from it waits in its queue for the signal that begins
+//! the first list, and then for values that the first list will store. So the waits for events are bound
+//! first, to what the events name before the execution; then all lists get their bases; then their waits
+//! for each other are bound. From the first base on nothing may fail.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,9 +22,9 @@ use crate::error::Result;
 /// The first signal of a graph's first list: its execution has begun.
 pub(super) const BEGIN: u64 = 1;
 
-/// The packets of the list that a graph is appended to, for one execution.
+/// The packets of one execution in the list to which a graph is appended.
 pub(super) struct Submission {
-    /// Waits for the end of the execution before it.
+    /// Waits for the end of the previous execution.
     pub(super) before: Vec<Packet>,
     /// Runs the first list.
     pub(super) call: Packet,
@@ -34,7 +34,7 @@ pub(super) struct Submission {
 
 /// Lists that are executed one after the other, and their queue.
 pub struct Queued {
-    /// Lists before the last one, which it waits for; often none.
+    /// The lists before the last one, which waits for them; often none.
     pub gates: Vec<Arc<Regular>>,
     /// The last list.
     pub list: Arc<Regular>,
@@ -44,17 +44,17 @@ pub struct Queued {
 
 /// The lists of an executable graph.
 pub struct Execution {
-    /// The graph that it was made of, for an append to another graph.
+    /// The graph from which it was made, for an append to another graph.
     source: Arc<dyn Any + Send + Sync>,
     first: Arc<Regular>,
-    /// Those that forked from it, and those of graphs that were appended to it.
+    /// The lists that forked from the first one, and those of graphs that were appended to it.
     others: Vec<Queued>,
-    /// Executions are submitted one after the other.
+    /// Serialises the submissions of executions.
     one: Mutex<()>,
 }
 
 impl Execution {
-    /// An execution of these lists, which nothing else executes.
+    /// Makes an execution of these lists, which must not be executed by anything else.
     pub fn new(
         source: Arc<dyn Any + Send + Sync>,
         first: Arc<Regular>,
@@ -63,22 +63,22 @@ impl Execution {
         Self { source, first, others, one: Mutex::new(()) }
     }
 
-    /// The graph that it was made of.
+    /// The graph from which it was made.
     pub fn source(&self) -> Arc<dyn Any + Send + Sync> {
         self.source.clone()
     }
 
-    /// Packets that an append of it takes at most.
+    /// Upper bound of the packets of an append of it.
     pub(super) fn bound(&self) -> usize {
         1 + 2 * waits::bound(self.others.len())
     }
 
-    /// Whether an execution makes something visible to the host before its end.
+    /// Whether an execution makes writes visible to the host before its end.
     pub(super) fn publishes(&self) -> bool {
         self.first.publishes() || self.others.iter().any(|it| it.list.publishes())
     }
 
-    /// Submits one execution of all lists but the first; answers what is left to do.
+    /// Submits one execution of all lists but the first; returns the packets that are left to append.
     ///
     /// # Errors
     /// INVALID_SYNCHRONIZATION_OBJECT, DEVICE_LOST, out of memory.
@@ -125,7 +125,7 @@ impl Execution {
 }
 
 impl Held<'_> {
-    /// Makes room for an execution of lists, and binds their waits for events.
+    /// Reserves memory for an execution of lists and binds their waits for events.
     fn begin(&mut self, it: &Queued) -> Result<Vec<Bindings>> {
         let mut target = self.target();
         target.begin(2 + it.gates.len())?;
@@ -136,14 +136,14 @@ impl Held<'_> {
         self.target().rollback();
     }
 
-    /// Submits the executions, one after the other, of which the first one waits for a condition.
+    /// Submits the executions one after the other; the first one waits for a condition.
     fn push(&mut self, condition: Condition, calls: impl Iterator<Item = Packet>) -> Result {
         let mut target = self.target();
         waits::packets([condition]).into_iter().for_each(|packet| target.push(packet));
         let mut calls = calls.peekable();
         while let Some(mut packet) = calls.next() {
             packet.header.flags |= flag::ORDERED;
-            // The value of the last one covers all.
+            // The value of the last call covers all of them.
             if calls.peek().is_none()
                 && let Some(post) = target.reserve()
             {

@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use super::target::{Keep, Target};
 use crate::error::{Error, Result};
 
-/// A kernel with everything that was set when it was appended.
+/// A kernel with all state that was set when it was appended.
 pub struct Launch<'a> {
     /// VA of the entry.
     pub entry: u64,
@@ -18,7 +18,7 @@ pub struct Launch<'a> {
     pub args: &'a [u8],
     /// Added to every global id.
     pub global_offset: [u64; 3],
-    /// Work-items of a group; at most 1024 in all.
+    /// Group size in work-items per dimension; at most 1024 in total.
     pub group_size: [u32; 3],
     /// The number of groups.
     pub groups: Groups,
@@ -28,27 +28,27 @@ pub struct Launch<'a> {
     pub local_bytes: u32,
     /// Scratch of a group, in bytes.
     pub scratch_bytes: u32,
-    /// Whatever must exist until the kernel has run.
+    /// The object that must exist until the kernel has run.
     pub keep: &'a dyn Keep,
 }
 
 /// The number of groups of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Groups {
-    /// These.
+    /// A given number.
     Direct([u32; 3]),
-    /// These, all at the same time.
+    /// A given number of groups that all run at the same time.
     Cooperative([u32; 3]),
-    /// The three 32-bit numbers at this address when the kernel starts.
+    /// The three 32-bit numbers that the memory at this address holds when the kernel starts.
     Indirect(u64),
 }
 
 impl Groups {
-    /// The groups of a cooperative launch, which may wait for each other: "the total group count must be
-    /// smaller than the queried maximum" is what the guide's sample checks, or equal to it.
+    /// The groups of a cooperative launch, which may wait for each other. The guide's sample checks that "the
+    /// total group count must be smaller than the queried maximum"; an equal count is accepted too.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: more than run at the same time.
+    /// INVALID_ARGUMENT: more groups than can run at the same time.
     pub fn cooperative(groups: [u32; 3]) -> Result<Self> {
         let total = groups.iter().fold(1, |total: u64, &n| total.saturating_mul(n.into()));
         if total <= MAX_COOPERATIVE_GROUPS.into() {
@@ -60,7 +60,7 @@ impl Groups {
     }
 }
 
-/// Puts the arguments where the device finds them and makes the packet.
+/// Writes the arguments to memory that the device reads and makes the packet.
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
@@ -80,7 +80,7 @@ pub(super) fn block_bytes(launch: &Launch<'_>) -> u64 {
 /// Writes the argument block: the header and the arguments.
 ///
 /// # Safety
-/// `to` is good for writing [`block_bytes`], and the device does not read there now.
+/// `to` is valid for writes of [`block_bytes`], and the device does not read that memory now.
 pub(super) unsafe fn write_block(to: NonNull<u8>, launch: &Launch<'_>) {
     let header = KernargHeader { global_offset: launch.global_offset, ..Default::default() };
     // SAFETY: the caller promises room for the header and the arguments.

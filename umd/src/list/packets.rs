@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets without their order and their writes.
+//! Packets, still without their order and their writes.
 
 use tally_uapi::packet::{
     Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Nop,
@@ -15,7 +15,7 @@ pub(super) fn nop(flags: u8) -> Packet {
     Nop { header, zero: [0; 5], post: PostSync::default() }.into()
 }
 
-/// The prefix by which the next packet writes its times to `slot`.
+/// The prefix that makes the next packet write its times to `slot`.
 pub(super) fn stamp(slot: u64) -> Packet {
     let header = Header { opcode: opcode::STAMP, ..Default::default() };
     StampPacket { header, slot, zero: [0; 6] }.into()
@@ -59,7 +59,7 @@ pub(super) fn bytes<T: Target>(target: &mut T, dst: u64, bytes: &[u8]) -> Result
     Ok(copy(dst, at.va(), bytes.len() as u64))
 }
 
-/// A fill with a pattern that is too large for FILL: a copy of rows that are all the same one.
+/// A fill with a pattern that is too large for FILL: a copy of rows that all have the same source.
 fn repeat<T: Target>(
     target: &mut T,
     dst: u64,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The prebuilt DISPATCH and argument block of a kernel's next launch, for an append to copy.
 //!
-//! Threads may append the same kernel at once, and none of them should pay for a lock. So the words are
-//! atomic, and a version tells a reader whether they changed while it copied them. If they did, the append
-//! takes the general path. Arguments are copied once, from here to where the device reads them.
+//! Several threads may append the same kernel at once, and none of them should pay for a lock. So the
+//! words are atomic, and a version tells a reader whether they changed while it copied them. If they did,
+//! the append takes the general path. Arguments are copied once, from here to the memory that the device
+//! reads.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -13,7 +14,7 @@ use zerocopy::{IntoBytes, transmute};
 
 use super::launch::{Groups, Launch};
 
-/// Words of the argument block that are copied at a time.
+/// Number of words of the argument block that are copied at a time.
 const STEP: usize = 4;
 
 /// The next launch of a kernel, for appends to copy without a lock.
@@ -21,7 +22,7 @@ const STEP: usize = 4;
 pub struct Prebuilt {
     /// Odd while the rest changes.
     version: AtomicU64,
-    /// The packet without what an append adds. All zero: not to be launched from here.
+    /// The packet without the fields that an append adds. All zero: there is no launch to copy.
     header: AtomicU64,
     entry: AtomicU64,
     scratch: AtomicU64,
@@ -31,7 +32,7 @@ pub struct Prebuilt {
 }
 
 impl Prebuilt {
-    /// Makes one for a kernel with `args` bytes of arguments that cannot be launched yet.
+    /// Creates an empty one for a kernel with `args` bytes of arguments.
     pub fn new(args: usize) -> Self {
         let words = (ARGS_OFFSET as usize + args).div_ceil(size_of::<u64>());
         Self {
@@ -44,12 +45,12 @@ impl Prebuilt {
         }
     }
 
-    /// From now on appends copy `launch`, whose arguments have the size that was named; `None`: they
-    /// do not find a launch here. Callers exclude each other.
+    /// From now on appends copy `launch`, whose arguments have the size that `new` was given; with `None`
+    /// they find no launch here. Callers exclude each other.
     pub fn publish(&self, launch: Option<&Launch<'_>>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // A reader of one of the words below also finds the odd version.
+        // A reader that sees one of the writes below also sees the odd version.
         fence(Ordering::Release);
         match launch {
             None => self.header.store(0, Ordering::Relaxed),
@@ -89,11 +90,11 @@ impl Prebuilt {
         (self.block.len() * STEP * size_of::<u64>()) as u64
     }
 
-    /// Copies the block to `to` and answers the packet, without its order and its signal. `None`: there
-    /// is no launch here, or another thread changes it now.
+    /// Copies the block to `to` and returns the packet, without its order and its signal. `None`: there is
+    /// no launch here, or another thread is changing it.
     ///
     /// # Safety
-    /// `to` is good for writing [`Prebuilt::bytes`] and aligned to 8.
+    /// `to` is valid for writes of [`Prebuilt::bytes`] and aligned to 8.
     #[inline]
     pub unsafe fn copy(&self, to: *mut u64, groups: [u32; 3]) -> Option<Packet> {
         let version = self.version.load(Ordering::Acquire);
@@ -107,13 +108,13 @@ impl Prebuilt {
         let mut to = to;
         for words in &self.block {
             let words = words.each_ref().map(|word| word.load(Ordering::Relaxed));
-            // SAFETY: the caller promises room for all of the block.
+            // SAFETY: the caller guarantees room for the whole block.
             unsafe {
                 to.cast::<[u64; STEP]>().write(words);
                 to = to.add(STEP);
             }
         }
-        // The reads above come before the version is read again.
+        // The reads above are ordered before the second read of the version.
         fence(Ordering::Acquire);
         if !version.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != version {
             return None;
@@ -141,7 +142,7 @@ impl Prebuilt {
     }
 }
 
-/// Place of `work_dim` in its word, behind the three sizes.
+/// The bit position of `work_dim` in its word, above the three sizes.
 const DIM_SHIFT: u32 = 48;
 
 const _: () = {
@@ -152,7 +153,7 @@ const _: () = {
 };
 
 impl Groups {
-    /// The groups of a plain launch, if they are known.
+    /// The number of groups of a plain launch, if it is known.
     pub fn direct(self) -> Option<[u32; 3]> {
         match self {
             Self::Direct(groups) => Some(groups),

@@ -44,33 +44,33 @@ use user_memory::{Claim, UserMemory};
 const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
 /// The same for timestamp slots.
 const TIMESTAMPS: (u64, u64) = (4 << 10, 256 << 20);
-/// Kept things that are looked through for one that is kept already.
+/// Number of kept objects that are searched for one that is kept already.
 const RECENT: usize = 8;
 
 /// A regular list.
 pub struct Regular {
     shared: Arc<Shared>,
     in_order: bool,
-    /// It stands for an immediate list in a graph.
+    /// Whether it stands for an immediate list in a graph.
     is_branch: bool,
     state: SpinLock<State>,
 }
 
 struct State {
     closed: bool,
-    /// Closed, mutable, or its calls are noted: an append has to look closer.
+    /// Whether it is closed or mutable or its calls are logged, so that an append has to check further.
     special: bool,
-    /// Commands were changed since it was closed: it has to be closed again.
+    /// Whether commands were changed since it was closed, so that it has to be closed again.
     is_stale: bool,
     recording: Arc<Recording>,
     packets: Vec<Packet>,
     /// `None`: nothing waits for this operand.
     operands: Vec<Option<Binding>>,
     signalled: Vec<Signalled>,
-    /// One of the commands makes what was before it visible to the host.
+    /// Whether one of the commands makes earlier writes visible to the host.
     publishes: bool,
     memory: Memory,
-    /// Lengths to go back to when an append fails.
+    /// The lengths to restore when an append fails.
     mark: Mark,
     /// The calls that wrote the packets; only while the hang report is on.
     calls: Option<Box<CallLog>>,
@@ -85,9 +85,9 @@ struct Memory {
     arguments: Arena,
     timestamps: Arena,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
-    /// Address of what was kept last: mostly the next command's too.
+    /// Address of the object that was kept last: often the next command keeps the same one.
     latest: usize,
-    /// Ordinary memory that commands name.
+    /// Ordinary memory that the commands refer to.
     user_memory: Vec<Arc<UserMemory>>,
 }
 
@@ -104,7 +104,7 @@ struct Mark {
 enum Binding {
     /// A signal of another list, in its latest execution.
     Signal(Arc<Recording>, u32),
-    /// Whatever the event names at the execution.
+    /// The signal that the event names at the time of the execution.
     Event(Counted<ze_event_handle_t>),
 }
 
@@ -116,8 +116,8 @@ struct Signalled {
     timestamp: Option<Timestamp>,
 }
 
-/// Operand blocks of the executions that a call asks for, and the ordinary memory that they use. To be
-/// dropped when all are submitted.
+/// The operand blocks of the executions that a call requests, and the ordinary memory that they use. To
+/// be dropped when all executions are submitted.
 pub struct Calls {
     blocks: std::vec::IntoIter<(Option<Span>, usize)>,
     claims: Vec<Claim>,
@@ -159,8 +159,8 @@ impl Regular {
         Ok(Arc::new(Self { shared, in_order, is_branch, state: SpinLock::new(state) }))
     }
 
-    /// Appends a command; answers its number in a mutable list, if one was asked for. To a closed list
-    /// nothing is appended.
+    /// Appends a command; returns its number in a mutable list, if one was requested. Nothing is appended to
+    /// a closed list.
     ///
     /// # Errors
     /// Those of [`command::append`].
@@ -183,7 +183,7 @@ impl Regular {
         Ok(None)
     }
 
-    /// Appends a command by the fast path; false: it has to take the general one.
+    /// Appends a command by the fast path. False: the command has to take the general path.
     ///
     /// # Errors
     /// Those of [`Regular::append`].
@@ -206,7 +206,7 @@ impl Regular {
         fast_path::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// The values that its commands reserve.
+    /// The recording with the values that the list's commands reserve.
     pub fn recording(&self) -> Arc<Recording> {
         self.lock().recording.clone()
     }
@@ -222,7 +222,7 @@ impl Regular {
         }
         state.write_image(&self.shared)?;
         if state.recording.signals() == 0 {
-            // An execution of nothing is an execution too.
+            // The execution of an empty list still has a completion to signal.
             state.recording.add_signal();
         }
         state.closed = true;
@@ -231,7 +231,7 @@ impl Regular {
         Ok(())
     }
 
-    /// Opens the list again, empty. An execution that runs is not disturbed.
+    /// Reopens the list as an empty one. Executions that still run are not affected.
     ///
     /// # Errors
     /// Those of the heap.
@@ -256,8 +256,8 @@ impl Regular {
         &self.shared
     }
 
-    /// Whether an execution makes something visible to the host before its end. The signals of a mutable
-    /// list change.
+    /// Whether an execution makes writes visible to the host before its end. Always true of a mutable list,
+    /// since its signals may change.
     pub(super) fn publishes(&self) -> bool {
         let state = self.lock();
         state.publishes || state.mutable.is_some()
@@ -268,7 +268,7 @@ impl Regular {
         self.lock().closed
     }
 
-    /// Leaves the memory of the recording to the executions that still run, or empties it.
+    /// Leaves the recording's memory to the executions that still run; if there are none, empties it for reuse.
     fn retire(&self, state: &mut State) {
         let counter = state.recording.counter();
         let submitted = state.recording.is_submitted();
@@ -281,7 +281,7 @@ impl Regular {
         self.shared.retire(cell, value, Box::new((memory, counter.clone())));
     }
 
-    /// Takes memory for the operands of all lists, before anything is submitted.
+    /// Allocates memory for the operands of all lists before anything is submitted.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: a list is not closed; INVALID_SYNCHRONIZATION_OBJECT; out of memory.
@@ -312,8 +312,8 @@ impl Regular {
         Ok(Calls { blocks: blocks.into_iter(), claims })
     }
 
-    /// Submits one execution: binds its waits to what the events name before it, gives it its base,
-    /// lets the events that it signals name it. The packet has to be published.
+    /// Submits one execution: binds its waits to what the events name before it, assigns its base, and makes
+    /// the events that it signals name it. The caller has to publish the packet.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: another thread has changed the list since `prepare`.
@@ -334,14 +334,14 @@ impl Regular {
         Ok(Bindings { span, _claims: calls.claims })
     }
 
-    /// The second third, which cannot fail: gives the execution its base, lets the events that it
-    /// signals name it.
+    /// The second third, which cannot fail: assigns the execution's base and makes the events that it signals
+    /// name it.
     pub(super) fn advance(&self) -> u64 {
         self.lock().advance()
     }
 
-    /// The last third, when all lists have their bases: binds the waits for signals of the other lists
-    /// and answers the packet.
+    /// The last third, when all lists have their bases: binds the waits for signals of the other lists and
+    /// returns the packet.
     pub(super) fn call(&self, base: u64, bindings: Bindings) -> Packet {
         let state = self.lock();
         if let Some(span) = bindings.span {
@@ -350,7 +350,7 @@ impl Regular {
         state.call(base, bindings.span)
     }
 
-    /// What the execution with a base counts, and the value that ends it.
+    /// The counter cell of the execution with this base, and the value at which the execution is complete.
     pub(super) fn end_of(&self, base: u64) -> (Cell, u64) {
         let state = self.lock();
         let signals = u64::from(state.recording.signals());
@@ -374,25 +374,25 @@ impl State {
             for (i, binding) in self.operands.iter().enumerate() {
                 let resolved = binding.as_ref().map_or(Resolved::Met, Binding::resolve);
                 let operand = operand(resolved);
-                // SAFETY: `prepare` took room for as many operands, and nothing reads it yet.
+                // SAFETY: `prepare` allocated room for this number of operands, and nothing reads it yet.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
         }
         Ok(span)
     }
 
-    /// Writes those operands anew that are signals of lists, not events.
+    /// Rewrites the operands that are signals of lists rather than events.
     fn bind_signals(&self, span: Span) {
         for (i, binding) in self.operands.iter().enumerate() {
             if let Some(binding @ Binding::Signal(..)) = binding {
                 let operand = operand(binding.resolve());
-                // SAFETY: as in `bind`, which has written as many: a list of a graph is never changed.
+                // SAFETY: as in `bind`, which has written the same operands: a list of a graph is never changed.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
         }
     }
 
-    /// Begins an execution: its base; the events that it signals name it.
+    /// Begins an execution: assigns its base and makes the events that it signals name it.
     fn advance(&self) -> u64 {
         let base = self.recording.submit();
         for (place, signalled) in self.signalled.iter().enumerate() {
@@ -487,7 +487,7 @@ impl Memory {
         self.user_memory.clear();
     }
 
-    /// Lets go what was only named by packets that are gone: those that held these addresses.
+    /// Drops ordinary memory that only removed packets used; `gone`: the addresses in these packets.
     fn forget(&mut self, gone: &[u64]) {
         self.user_memory.retain(|memory| !gone.iter().any(|&va| memory.range().holds(va)));
     }
@@ -513,7 +513,7 @@ impl State {
         self.special = self.calls.is_some() || self.mutable.is_some();
     }
 
-    /// Puts the packets where the device finds them.
+    /// Copies the packets to memory that the device reads.
     fn write_image(&mut self, shared: &Shared) -> Result {
         let bytes = self.packets.len() as u64 * PACKET_SIZE;
         if bytes != 0 {
@@ -567,10 +567,10 @@ impl Binding {
     }
 }
 
-/// The counter-based event that still has the handle.
+/// The counter-based event of the handle, if it still exists.
 fn named<'a>(handle: Counted<ze_event_handle_t>) -> Option<&'a CbEvent> {
-    // SAFETY: applications do not destroy an event while they execute a list or a graph that waits for
-    // it; one that was destroyed before is told by its count.
+    // SAFETY: applications do not destroy an event while they execute a list or a graph that waits for it;
+    // the handle's count shows whether it was destroyed before.
     match &unsafe { handle.get() }?.kind {
         EventKind::CounterBased(event) => Some(event),
         EventKind::Regular(_) => None,
@@ -578,7 +578,7 @@ fn named<'a>(handle: Counted<ze_event_handle_t>) -> Option<&'a CbEvent> {
 }
 
 impl Signalled {
-    /// Lets the event, if it still exists, name this recording.
+    /// Makes the event, if it still exists, name this recording.
     fn renew(&self, recording: &Arc<Recording>, place: usize) {
         // SAFETY: applications do not destroy an event while they execute a list that signals it.
         let Some(event) = (unsafe { self.handle.get() }) else { return };
@@ -597,7 +597,7 @@ fn add_signalled(signalled: &mut Vec<Signalled>, raw: ze_event_handle_t, k: u32)
 
 fn operand(resolved: Resolved) -> Operand {
     let (address, value, kind) = match resolved {
-        // The events of a capture are bound to its recordings, not by name.
+        // The events of a capture are bound to its recordings, not to their handles.
         Resolved::Met | Resolved::Captured => return Operand::default(),
         Resolved::Counter(cell, value) | Resolved::Dead(cell, value) => {
             (cell.va(), value, CellKind::Counter)
@@ -770,7 +770,7 @@ impl Target for Recorder<'_> {
         }
     }
 
-    // Most of what a signal costs, and a call would be a fifth of it.
+    // This is most of a signal's cost, of which a call would be a fifth.
     #[inline(always)]
     fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t) {
         let State { recording, signalled, .. } = &mut *self.state;

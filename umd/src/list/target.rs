@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What commands are appended to, and what an append hands it: writes at the end of packets, signals,
-//! conditions, things to keep.
+//! The target to which commands are appended, and what an append passes to it: writes at the end of
+//! packets, signals, conditions, objects to keep.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::sync::event::{Event, Lists};
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 
-/// A list that commands are appended to.
+/// A list to which commands are appended.
 pub trait Target {
     /// The kind of list.
     const KIND: Lists;
 
     /// Whether commands are ordered among themselves.
     fn in_order(&self) -> bool;
-    /// Makes room for packets; nothing after it fails for want of it.
+    /// Reserves room for packets; after this, nothing fails for lack of it.
     ///
     /// # Errors
     /// The list does not take commands, or OUT_OF_HOST_MEMORY.
     fn begin(&mut self, packets: usize) -> Result;
     /// Writes a packet.
     fn push(&mut self, packet: Packet);
-    /// Memory that stays until the command is complete.
+    /// Allocates memory that stays until the command is complete.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
     fn memory(&mut self, size: u64, align: u64) -> Result<Span>;
-    /// The address at which the device finds the application's `size` bytes at `address`, until the
-    /// command is complete.
+    /// The address at which the device finds the `size` bytes at the application's `address`. It is valid
+    /// until the command is complete.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: there is no such memory. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
@@ -47,11 +47,11 @@ pub trait Target {
     /// # Errors
     /// Those of `memory`.
     fn timestamp(&mut self) -> Result<Timestamp>;
-    /// Keeps what is referred to until the command is complete.
+    /// Keeps the referenced object until the command is complete.
     fn keep(&mut self, what: &(impl Keep + ?Sized));
-    /// Whether the list's own order is all that a wait for `event` asks for.
+    /// Whether the list's own order already satisfies a wait for `event`.
     fn orders(&self, event: &Event) -> bool;
-    /// The wait that a wait for `event` becomes.
+    /// The condition that encodes a wait for `event`.
     ///
     /// # Errors
     /// INVALID_SYNCHRONIZATION_OBJECT.
@@ -64,16 +64,16 @@ pub trait Target {
     /// # Errors
     /// INVALID_ARGUMENT.
     fn may_signal(&self, event: &Event) -> Result;
-    /// `event` names the command from now on.
+    /// Makes `event` name the command.
     fn name(&mut self, event: &Signal<'_>, timestamp: Option<Timestamp>);
     /// Does the same as `name` for an event that is [`Event::as_plain`].
     fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t);
-    /// Whether the command in the making may be changed later, so that what it need not do now has its
-    /// place all the same.
+    /// Whether the command that is being appended may be changed later, so that places are reserved even for
+    /// packets that it does not need now.
     fn may_change(&self) -> bool {
         false
     }
-    /// Takes back everything since `begin`.
+    /// Undoes everything since `begin`.
     fn rollback(&mut self);
     /// Ends the command.
     ///
@@ -98,15 +98,15 @@ pub enum Condition {
     Met,
     /// The word at an address is at least a value.
     AtLeast(u64, CellKind, u64),
-    /// Number of an operand of the CALL.
+    /// The operand of the CALL with this number.
     Operand(u32),
 }
 
 /// Something with shared ownership that a list can keep as long as the device uses it.
 pub trait Keep {
-    /// The same for two references to the same thing.
+    /// An identity that is equal for two references to the same object.
     fn identity(&self) -> *const ();
-    /// Another reference.
+    /// Returns another reference to the object.
     fn share(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -157,7 +157,7 @@ impl Post {
         packet.post = self.sync;
     }
 
-    /// An ordered packet with this write at its end, of one that has no flags. The header stays a word.
+    /// The ordered packet with this write at its end, made from one that has no flags. The header stays a word.
     #[inline(always)]
     pub(super) fn end_ordered(packet: Packet, post: Option<Self>) -> Packet {
         let mut end = Header { flags: flag::ORDERED, ..Default::default() };
@@ -171,7 +171,7 @@ impl Post {
         Packet { header: transmute!(header | end), post: sync, ..packet }
     }
 
-    /// Whether this is the write at the end of a packet.
+    /// Whether this is the write at the end of `packet`.
     pub(super) fn is_of(self, packet: &Packet) -> bool {
         let flags = packet.header.flags & (flag::POST_SYNC | flag::FROM_BASE);
         flags == self.flags && packet.header.post_op == self.op as u8 && packet.post == self.sync

@@ -12,7 +12,7 @@ use crate::sync::event::Event;
 /// The events of a call's wait list, looked up one by one.
 pub type WaitList<'i, 'e> = &'i mut (dyn ExactSizeIterator<Item = Result<&'e Event>> + 'i);
 
-/// Writes the packets for a wait list; answers how many.
+/// Writes the packets for a wait list; returns their number.
 ///
 /// # Errors
 /// Those of the look-up; INVALID_SYNCHRONIZATION_OBJECT for an event that cannot be waited for.
@@ -21,7 +21,7 @@ pub(super) fn encode<'e, T: Target>(
     target: &mut T,
     waits: impl Iterator<Item = Result<&'e Event>>,
 ) -> Result<usize> {
-    // The commonest case: no waits.
+    // The most common case: no waits.
     if waits.size_hint().1 == Some(0) {
         return Ok(0);
     }
@@ -50,7 +50,7 @@ pub(super) fn encode<'e, T: Target>(
     Ok(packets)
 }
 
-/// The packets that wait for all of these; none if nothing is left to wait for.
+/// The packets that wait for all of these conditions; none if all are met.
 pub(super) fn packets(conditions: impl IntoIterator<Item = Condition>) -> Vec<Packet> {
     let mut group = Group::default();
     let mut packets = Vec::new();
@@ -83,14 +83,14 @@ pub(super) fn at_least(cell: u64, value: u64) -> Packet {
     group.take()
 }
 
-/// Packets that a wait list needs at most, or a few more: asked at every append.
+/// An upper bound, cheap since every append needs it, of the packets of a wait list.
 #[inline]
 pub(super) const fn bound(events: usize) -> usize {
     const { assert!(WAITS_PER_PACKET > 2) };
     events / 2 + 1
 }
 
-/// A WAIT packet in the making.
+/// A WAIT packet under construction.
 #[derive(Default)]
 struct Group {
     count: usize,
@@ -100,7 +100,7 @@ struct Group {
 }
 
 impl Group {
-    /// Adds an entry; true when the packet is full.
+    /// Adds an entry; returns true when the packet is full.
     fn add(&mut self, condition: Condition) -> bool {
         let i = self.count;
         match condition {
@@ -135,7 +135,7 @@ impl Group {
     }
 }
 
-/// A wait that would never end.
+/// The error for a wait that would never end.
 pub(super) fn dead() -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time that engines were busy for this process: the queues that exist, and what those that are
-//! gone have left.
+//! The time for which engines were busy for this process: the sum over the existing queues and those that
+//! were destroyed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -10,28 +10,28 @@ use tally_uapi::ioctl::QueueQuery;
 
 use crate::vm::Vm;
 
-/// An engine: its class, and which of the class.
+/// An engine: its class, and its index in the class.
 pub type Engine = (u32, u32);
 
 static ALL: Mutex<Option<State>> = Mutex::new(None);
 
 #[derive(Default)]
 struct State {
-    /// The queues, by the address of their VM, while it exists, and their id.
+    /// The queues, by their id and the address of their VM, as long as that exists.
     queues: HashMap<(usize, u32), Queue>,
-    /// The time of queues that are gone, in ns.
+    /// The time of destroyed queues, in ns.
     gone: HashMap<Engine, u64>,
-    /// The last answer.
+    /// The last answer for each engine.
     told: HashMap<Engine, Told>,
 }
 
 /// The last answer about an engine.
 ///
 /// An engine reads several queues at the same time, so the sum of their times may grow faster than the
-/// clock. An engine is busy for no longer than the time that passes.
+/// clock. The answer never grows by more than the time that has passed.
 struct Told {
     at: Instant,
-    /// The sum of the queues' times then, in ns.
+    /// The sum of the queues' times at that moment, in ns.
     sum: u64,
     /// The answer, in ns.
     busy: u64,
@@ -54,12 +54,12 @@ impl Told {
 struct Queue {
     vm: Weak<Vm>,
     engine: Engine,
-    /// What it answered last, in ns: one of a lost VM answers no more.
+    /// Its last known time, in ns, since a queue of a lost VM can no longer be queried.
     busy: u64,
 }
 
 impl Queue {
-    /// Asks it anew.
+    /// Queries the queue again.
     fn ask(&mut self, vm: &Vm, id: u32) -> u64 {
         let mut query = QueueQuery { queue_id: id, ..Default::default() };
         if vm.backend().queue_query(&mut query).is_ok() {
@@ -77,7 +77,7 @@ fn key(vm: &Weak<Vm>, queue: u32) -> (usize, u32) {
     (vm.as_ptr().addr(), queue)
 }
 
-/// A queue was made.
+/// Notes that a queue was created.
 pub fn begin(vm: Weak<Vm>, queue: u32, engine: Engine) {
     let mut state = state();
     let state = state.get_or_insert_default();
@@ -85,7 +85,7 @@ pub fn begin(vm: Weak<Vm>, queue: u32, engine: Engine) {
     state.queues.insert(key(&vm, queue), Queue { vm, engine, busy: 0 });
 }
 
-/// A queue is about to be destroyed.
+/// Notes that a queue is about to be destroyed.
 pub fn end(vm: &Vm, weak: &Weak<Vm>, queue: u32) {
     let mut state = state();
     let state = state.get_or_insert_default();
@@ -94,7 +94,7 @@ pub fn end(vm: &Vm, weak: &Weak<Vm>, queue: u32) {
     }
 }
 
-/// Time in ns that each engine which was ever used was busy. It does not go back.
+/// The busy time in ns of each engine that was ever used. It never decreases.
 pub fn all() -> HashMap<Engine, u64> {
     let mut state = state();
     let state = state.get_or_insert_default();

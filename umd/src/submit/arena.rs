@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that packets point to: arguments of kernels, long patterns, shapes, operands, slots for
-//! times. It is taken from chunks in order and comes back a chunk at a time, when a counter says
-//! that the commands which use the chunk are complete.
+//! Memory that packets point to: arguments of kernels, long patterns, shapes, operands, timestamp slots.
+//! It is allocated from chunks in order and becomes free a chunk at a time, when a counter shows that the
+//! commands that use the chunk are complete.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -12,18 +12,18 @@ use tally_ze::ze_result_t;
 use crate::error::{Error, Result};
 use crate::vm::heap::{Block, Heap};
 
-/// A chunk. Others than the arena may keep it (a timestamp slot in it): then it is not used again.
+/// A chunk. Others than the arena may keep it (because of a timestamp slot in it): then it is not reused.
 #[derive(Debug)]
 pub struct Chunk(Block);
 
 impl Chunk {
-    /// Whether `size` bytes at `va` lie in it.
+    /// Whether the chunk contains the `size` bytes at `va`.
     pub fn holds(&self, va: u64, size: u64) -> bool {
         va >= self.0.va() && va + size <= self.0.va() + self.0.size()
     }
 }
 
-/// A piece of an arena, not initialised.
+/// An uninitialised piece of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The address, for host and device.
@@ -45,7 +45,7 @@ pub struct Arena {
     limit: u64,
     current: Option<Arc<Chunk>>,
     used: u64,
-    /// Chunks in use by the device, oldest first, with the value at which each is free again.
+    /// Chunks that the device uses, oldest first, each with the value at which it is free again.
     busy: VecDeque<(Arc<Chunk>, u64)>,
     bytes: u64,
 }
@@ -56,8 +56,8 @@ impl Arena {
         Self { chunk_bytes, limit, current: None, used: 0, busy: VecDeque::new(), bytes: 0 }
     }
 
-    /// Takes `size` bytes, aligned to `align`, for a command that is complete when the arena's
-    /// counter reaches `value`. `reached` tells where the counter is; values only grow.
+    /// Allocates `size` bytes, aligned to `align`, for a command that is complete when the arena's counter
+    /// reaches `value`. `reached` returns the counter's current value; values only grow.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY at the limit; the heap's.
@@ -85,7 +85,7 @@ impl Arena {
         Ok(Span { ptr: chunk.0.ptr() })
     }
 
-    /// The chunk that the last piece was taken from.
+    /// The chunk that contains the last piece.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY if there is none.
@@ -98,12 +98,12 @@ impl Arena {
         self.busy.iter().map(|(chunk, _)| chunk).chain(&self.current)
     }
 
-    /// All pieces are free again: no command uses them any more.
+    /// Frees all pieces: no command uses them any more.
     pub fn clear(&mut self) {
         self.busy.clear();
         self.used = 0;
         self.bytes = 0;
-        // A slot of the chunk may be an event's.
+        // An event may keep a slot of the chunk.
         match self.current.take() {
             Some(chunk) if Arc::strong_count(&chunk) == 1 => {
                 self.bytes = chunk.0.size();
@@ -116,8 +116,8 @@ impl Arena {
     #[cold]
     fn next_chunk(&mut self, heap: &Arc<Heap>, size: u64, value: u64, reached: u64) -> Result {
         if let Some(chunk) = self.current.take() {
-            // What was taken from it before is complete at the latest when this command is: the
-            // command before it may have reserved a smaller value.
+            // The pieces that were taken from it before are free at the latest when this command is
+            // complete: earlier commands may have reserved a smaller value.
             self.busy.push_back((chunk, value));
         }
         while let Some((chunk, until)) = self.busy.front() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The producer of a queue: writes packets into its ring, publishes them, wakes the device.
 //!
-//! A ring that is full is followed by a larger one (a LINK packet), so that a parked queue never
-//! blocks who appends to it; what the rings of a queue may use in all is limited.
+//! A full ring is followed by a larger one (a LINK packet), so that a parked queue never blocks a thread
+//! that appends to it; the total size of a queue's rings is limited.
 //! (`device/SPEC.md`, chapter 3.)
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::submit::activity;
 use crate::vm::Vm;
 use crate::vm::heap::Block;
 
-/// Packets of a queue's first ring.
+/// Number of packets of a queue's first ring.
 const FIRST_PACKETS: u32 = 256;
-/// Packets that all rings of a queue may hold: 64 MiB.
+/// Largest number of packets in all rings of a queue: 64 MiB.
 const MAX_PACKETS: u64 = 1 << 20;
 
-/// Packets between two KICKs of a queue whose wake is deferred, at most.
+/// Largest number of packets between two KICKs of a queue whose wake is deferred.
 const FARTHEST: u64 = 8;
 
 /// The engine that a queue runs on.
@@ -36,7 +36,7 @@ pub struct Place {
     pub index: u32,
     /// One of `tally_uapi::ioctl::priority`.
     pub priority: u32,
-    /// The number of the device that it was made for.
+    /// The number of the device for which the queue is created.
     pub device: u32,
 }
 
@@ -53,26 +53,26 @@ pub struct Ring {
     left: Vec<(Segment, u64)>,
     /// Number of the next packet.
     next: u64,
-    /// Packets that are published.
+    /// Number of published packets.
     published: u64,
-    /// Packets that were published at the last KICK that a wake follows.
+    /// Number of packets that were published at the last KICK that a wake follows.
     rung: u64,
     /// The last KICK whose wake the device has deferred.
     deferred: Deferred,
-    /// `head` as it was read last.
+    /// The last value read from `head`.
     head: u64,
-    /// Something has to be done before packets are published.
+    /// Whether something has to be done before packets are published.
     attended: bool,
 }
 
-/// A device that has deferred a wake needs no other KICK, but sees by further ones that the host goes on
-/// submitting instead of waiting. The first follow closely, for a host that takes its time between two
-/// packets; where packets come quickly they would cost more than the packets.
+/// A device that has deferred a wake needs no other KICK, but further ones show it that the host continues
+/// to submit instead of waiting. The first ones follow closely, for a host that is slow between two
+/// packets; for packets in quick succession they would cost more than the packets themselves.
 #[derive(Default)]
 struct Deferred {
-    /// Packets that were published at the last.
+    /// Number of packets that were published at the last KICK.
     at: u64,
-    /// Packets from there to the next.
+    /// Number of packets from there to the next KICK.
     apart: u64,
 }
 
@@ -92,22 +92,22 @@ impl Segment {
 
     fn read(&self, number: u64) -> Packet {
         let slot = (number & (self.packets - 1)) as usize;
-        // SAFETY: the memory has room for `packets` packets, aligned; only this side writes it, and
-        // any bits are a packet.
+        // SAFETY: the memory has aligned room for `packets` packets; only this side writes it, and any bits
+        // are a packet.
         unsafe { self.memory.ptr().cast::<Packet>().add(slot).read() }
     }
 
     #[inline]
     fn write(&mut self, number: u64, packet: Packet) {
         let slot = (number & (self.packets - 1)) as usize;
-        // SAFETY: the memory has room for `packets` packets, aligned; `reserve` has seen to it that
-        // the device has left the slot.
+        // SAFETY: the memory has aligned room for `packets` packets; `reserve` has made sure that the device
+        // no longer uses the slot.
         unsafe { self.memory.ptr().cast::<Packet>().add(slot).write(packet) };
     }
 }
 
 impl Ring {
-    /// Makes a queue.
+    /// Creates a queue.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
@@ -147,14 +147,14 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Makes room for `packets` more.
+    /// Reserves room for `packets` more packets.
     ///
     /// # Errors
-    /// OUT_OF_HOST_MEMORY: the queue is parked and holds as much as it may; or the heap's.
+    /// OUT_OF_HOST_MEMORY: the queue is parked and full. Those of the heap.
     #[inline]
     pub fn reserve(&mut self, packets: usize) -> Result {
         debug_assert_eq!(self.next, self.published, "packets of another call are pending");
-        // One slot is always kept for the LINK.
+        // One slot is always reserved for the LINK.
         if self.free() > packets as u64 { Ok(()) } else { self.make_room(packets as u64) }
     }
 
@@ -166,12 +166,12 @@ impl Ring {
         self.next += 1;
     }
 
-    /// Forgets what was written since the last publication.
+    /// Discards the packets that were written since the last publication.
     pub fn rollback(&mut self) {
         self.next = self.published;
     }
 
-    /// Hands what was written to the device.
+    /// Publishes the written packets to the device.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -195,10 +195,10 @@ impl Ring {
         }
     }
 
-    /// Writes what is about to be published to the log.
+    /// Writes the packets that are about to be published to the log.
     fn log(&self) {
         let written = (self.published..self.next).map(|number| {
-            // A LINK is published when its ring has been left already.
+            // A LINK is published after its ring has been left.
             let left = self.left.last().filter(|_| number < self.current.first);
             (number, left.map_or(&self.current, |(ring, _)| ring).read(number))
         });
@@ -221,7 +221,7 @@ impl Ring {
         self.next
     }
 
-    /// The packets that the device has not done with, with their numbers.
+    /// The packets that the device has not finished, with their numbers.
     pub fn pending(&self) -> impl Iterator<Item = (u64, Packet)> {
         let head = self.control().head.load(Ordering::Acquire);
         let left = self.left.iter().map(|(ring, link)| (ring, *link + 1));
@@ -237,11 +237,11 @@ impl Ring {
 
     #[inline]
     fn control(&self) -> &QueueControl {
-        // SAFETY: `create` wrote one there; both sides only use its atomics.
+        // SAFETY: `create` wrote a `QueueControl` there; both sides only use its atomics.
         unsafe { self.control.ptr().cast().as_ref() }
     }
 
-    /// Free slots of the current ring, as far as is known.
+    /// Number of free slots of the current ring, as far as is known.
     #[inline]
     fn free(&self) -> u64 {
         self.current.packets - (self.next - self.head.max(self.current.first))
@@ -273,7 +273,7 @@ impl Ring {
         let old = std::mem::replace(&mut self.current, ring);
         self.left.push((old, self.next));
         self.next += 1;
-        // Published at once, so that a rollback never crosses it.
+        // Published at once, so that a rollback never undoes it.
         self.publish()
     }
 
@@ -373,8 +373,8 @@ mod tests {
         assert_eq!(doorbells(&fake), 2);
     }
 
-    /// The distance between KICKs belongs to the packets whose wake was deferred: without them a device that
-    /// sleeps gets a doorbell at once.
+    /// The distance between KICKs applies only while a wake is deferred: otherwise a sleeping device gets a
+    /// doorbell at once.
     #[test]
     fn a_device_that_has_slept_since_it_deferred_the_wake_gets_a_doorbell_with_the_next_packet() {
         let (fake, mut ring) = ring();

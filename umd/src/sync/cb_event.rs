@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counter-based events: views of a counter, {counter, value}, that own no memory.
 //!
-//! An event is born completed. An append to an in-order list that signals it replaces what it
-//! names; nothing is waited for, and a command that resolved it before keeps what it got. An append to a
-//! regular list gives it {recording, k}, which means the latest execution of that list, and every
-//! execution of the list gives it that again. (`counter-based-events.md`, ERRATA.)
+//! A new event is complete. An append to an in-order list that signals it replaces what it names; the
+//! append waits for nothing, and a command that resolved the event before keeps its result. An append to
+//! a regular list sets the event to {recording, k}, which means the latest execution of that list, and
+//! every execution of the list sets it again. (`counter-based-events.md`, ERRATA.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ use crate::ipc::event::counter::ImportedCounters;
 /// The signal that an event names.
 #[derive(Clone, Debug)]
 enum State {
-    /// Never signalled: completed.
+    /// Never signalled: complete.
     Never,
     /// A value of an immediate list's counter.
     Fixed(Cell, u64),
     /// A signal of a regular list.
     Recorded(Recorded),
-    /// The user's memory, until an append replaces it; always, if appends add to it.
+    /// The user's memory, until an append replaces it; if appends add to it, always.
     External(External),
     /// A value of another process's counter; it never changes.
     Imported(Cell, u64, Arc<ImportedCounters>),
@@ -36,15 +36,15 @@ struct Recorded {
     recording: Arc<Recording>,
     /// Number of the signal, from 1.
     k: u32,
-    /// The event's place among those that the list signals.
+    /// The event's index among those that the list signals.
     place: usize,
 }
 
-/// A 64-bit word of the user's and the value at which the event is complete.
+/// A 64-bit word in the user's memory, and the value at which the event is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct External {
-    /// The address that the device reads. Ordinary memory of the process's is made to be found by
-    /// each command that names it (`Target::reach`).
+    /// The address that the device reads. Each command that refers to ordinary memory of the process makes it
+    /// accessible to the device (`Target::reach`).
     pub device: u64,
     /// The host's pointer to it.
     pub host: HostWord,
@@ -65,13 +65,13 @@ impl HostWord {
     /// The word at `address`.
     ///
     /// # Safety
-    /// It is aligned and stays readable as long as the event that names it is in use.
+    /// The address is aligned and stays readable as long as the event that names it is in use.
     pub unsafe fn new(address: u64) -> Self {
         Self(std::ptr::with_exposed_provenance(address as usize))
     }
 
-    /// Whether there is memory to read at an aligned address. Asked of the kernel, which does not
-    /// mind if there is none: it reads a signal mask there before it finds that nothing was asked of it.
+    /// Whether there is readable memory at an aligned address. This asks the kernel, which tolerates an
+    /// invalid address: it reads a signal mask there before it rejects the request as unknown.
     /// (process_vm_readv and its like do not see buffers of a DRM device.)
     pub fn is_there(address: u64) -> bool {
         const NO_REQUEST: libc::c_int = -1;
@@ -94,7 +94,7 @@ impl HostWord {
 /// The meaning of a wait for an event at one moment.
 #[derive(Clone, Debug)]
 pub enum Resolved {
-    /// Complete, and stays so.
+    /// The event is complete and stays so.
     Met,
     /// Complete when the counter is at least the value.
     Counter(Cell, u64),
@@ -102,20 +102,20 @@ pub enum Resolved {
     Foreign(External),
     /// The list was reset or destroyed before its first execution: it will not be signalled.
     Dead(Cell, u64),
-    /// A signal of a graph that is being captured. It means something within the graph only.
+    /// A signal of a graph that is being captured. It is meaningful only within the graph.
     Captured,
 }
 
 /// The binding of a wait that is recorded in a regular list.
 #[derive(Clone, Debug)]
 pub enum Bound {
-    /// To nothing: complete, or ordered by the list itself.
+    /// To nothing: the event is complete, or the list itself orders the commands.
     Met,
     /// To a value.
     Counter(Cell, u64),
     /// To the user's word.
     Foreign(External),
-    /// To whatever the recording's latest execution is when the list is executed.
+    /// To the recording's latest execution at the time when the list is executed.
     Recording(Arc<Recording>, u32),
 }
 
@@ -156,30 +156,31 @@ struct Inner {
 
 /// The signal that an event names, as one word that may be read without the lock.
 ///
-/// An in-order list asks by it whether a wait is its own order already. That is true of the moment at
-/// which the word was read, which is all that can be said of an event that another thread signals.
+/// An in-order list uses it to find out whether its own order already satisfies a wait. The answer holds
+/// for the moment at which the word was read, and no more can be said of an event that another thread
+/// signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source(u64);
 
 impl Source {
     /// Nothing: never signalled.
     const NEVER: Self = Self(0);
-    /// Something that no list of this process signals.
+    /// A signal that no list of this process makes.
     const OUTSIDE: Self = Self(u64::MAX);
 
-    /// An immediate list, by its counter.
+    /// The source of an immediate list, identified by its counter.
     #[inline]
     pub fn counter(cell: Cell) -> Self {
         Self(cell.va())
     }
 
-    /// A recording, which no other has the address of as long as the event keeps it.
+    /// The source of a recording. No other recording has its address as long as the event keeps it.
     #[inline]
     pub fn recording(recording: &Arc<Recording>) -> Self {
         Self(Arc::as_ptr(recording).addr() as u64)
     }
 
-    /// Whether a wait in the in-order list whose signals have the source `own` waits for nothing.
+    /// Whether a wait in the in-order list whose signals have the source `own` has nothing to wait for.
     #[inline]
     pub fn is_ordered_by(self, own: Self) -> bool {
         self == own || self == Self::NEVER
@@ -214,7 +215,7 @@ impl CbEvent {
         Self::with_state(State::Imported(cell, value, counters), None)
     }
 
-    /// The counters that it is a value of, if they are another process's.
+    /// The counters to which its value belongs, if they are another process's.
     pub fn import(&self) -> Option<Arc<ImportedCounters>> {
         self.inner.with(|inner| match &inner.state {
             State::Imported(_, _, counters) => Some(counters.clone()),
@@ -262,14 +263,14 @@ impl CbEvent {
         self.aggregate.as_deref().copied()
     }
 
-    /// The meaning of a wait that is made now.
+    /// The meaning of a wait for the event at this moment.
     #[inline]
     pub fn resolve(&self) -> Resolved {
         self.inner.with(|inner| inner.state.resolve())
     }
 
-    /// Binds a wait that is recorded now in `own` to the event's present state. An event that was
-    /// never signalled is complete, also if it is signalled before the list is executed.
+    /// Binds a wait that is recorded now in `own` to the event's present state. An event that was never
+    /// signalled is complete, even if it is signalled before the list is executed.
     pub fn bind(&self, own: &Arc<Recording>) -> Bound {
         self.inner.with(|inner| match &inner.state {
             State::Never => Bound::Met,
@@ -285,7 +286,7 @@ impl CbEvent {
         })
     }
 
-    /// The event names a value of an immediate list from now on.
+    /// Makes the event name a value of an immediate list.
     #[inline]
     pub fn signal(&self, cell: Cell, value: u64, timestamp: Option<Timestamp>) {
         let mut inner = self.inner.lock();
@@ -299,8 +300,8 @@ impl CbEvent {
         self.replace(inner, State::Fixed(cell, value), timestamp);
     }
 
-    /// The event names a signal of a recording from now on, whose list keeps it at `place` among the
-    /// events that it signals. Answers where the list keeps it already, or `place`.
+    /// Makes the event name a signal of a recording. The recording's list keeps it at `place` among the
+    /// events that it signals. Returns the place where the list keeps it already, or `place`.
     #[inline(always)]
     pub fn record(
         &self,
@@ -330,7 +331,7 @@ impl CbEvent {
     /// Does the same as [`CbEvent::record`] for an event whose appends never write times.
     #[inline(always)]
     pub fn record_plain(&self, recording: &Arc<Recording>, k: u32, place: usize) -> usize {
-        // Read before the lock, behind which the compiler reads all anew.
+        // Read before the lock is taken, after which the compiler reads everything again.
         let own = Arc::as_ptr(recording);
         let mut inner = self.inner.lock();
         debug_assert!(inner.timestamp.is_none());
@@ -363,8 +364,8 @@ impl CbEvent {
         self.source() == Source::recording(own)
     }
 
-    /// No command of the recording signals the event any more: it keeps the value that it names now. If
-    /// the recording was never executed, it was not signalled.
+    /// Notes that no command of the recording signals the event any more: the event keeps the value that it
+    /// names now. If the recording was never executed, the event counts as never signalled.
     pub fn leave(&self, own: &Arc<Recording>) {
         let inner = self.inner.lock();
         let Inner { state: State::Recorded(it), timestamp } = &*inner else { return };
@@ -377,7 +378,7 @@ impl CbEvent {
         self.replace(inner, state, timestamp);
     }
 
-    /// Whether it names a signal of this recording.
+    /// Whether it names the signal with this number of this recording.
     pub fn names(&self, own: &Arc<Recording>, number: u32) -> bool {
         self.inner.with(|inner| match &inner.state {
             State::Recorded(it) => Arc::ptr_eq(&it.recording, own) && it.k == number,
@@ -388,17 +389,17 @@ impl CbEvent {
     fn replace(&self, mut inner: SpinGuard<'_, Inner>, state: State, timestamp: Option<Timestamp>) {
         self.source.store(state.source().0, Ordering::Relaxed);
         let old = std::mem::replace(&mut *inner, Inner { state, timestamp });
-        // The replaced state may end a recording, which must not happen under the lock.
+        // Dropping the replaced state may end a recording, which must not happen under the lock.
         drop(inner);
         drop(old);
     }
 
-    /// The slot that the append which the event names writes its times to.
+    /// The slot to which the append that the event names writes its times.
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.inner.with(|inner| inner.timestamp.clone())
     }
 
-    /// The append's slot of an aggregated event, whose state is not replaced.
+    /// Sets the append's slot of an aggregated event, whose state is not replaced.
     pub fn set_timestamp(&self, timestamp: Option<Timestamp>) {
         let _old = self.inner.with(|inner| std::mem::replace(&mut inner.timestamp, timestamp));
     }

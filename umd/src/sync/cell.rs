@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cells: the words that host and device wait for.
+//! Cells: the words on which host and device wait.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,10 +14,11 @@ use crate::vm::heap::Block;
 /// Value of a regular event's cell when it is signalled; 0 when it is not.
 pub const SIGNALLED: u64 = 1;
 
-/// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
+/// An aligned 64-bit word on which host and device wait, and its place for the kernel.
 ///
-/// A plain value. Its maker says why the word stays mapped: counters belong to [`Shared`](super::shared::Shared),
-/// which every list, queue and event keeps, and regular events to a pool that each of them keeps.
+/// A plain value. Its creator guarantees that the word stays mapped: counters belong to
+/// [`Shared`](super::shared::Shared), which every list, queue and event keeps, and regular events belong
+/// to a pool that each of them keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     word: NonNull<AtomicU64>,
@@ -25,7 +26,7 @@ pub struct Cell {
     offset: u64,
 }
 
-// SAFETY: the word is atomic, and stays mapped by the promise of `Cell::new`.
+// SAFETY: the word is atomic and stays mapped, as the contract of `Cell::new` requires.
 unsafe impl Send for Cell {}
 // SAFETY: as above.
 unsafe impl Sync for Cell {}
@@ -34,8 +35,8 @@ impl Cell {
     /// The word at `offset` bytes of `block`.
     ///
     /// # Safety
-    /// The block outlives every use of the cell and its copies, and nothing but cells is in this
-    /// place. `offset` is a multiple of 8 within the block.
+    /// The block outlives every use of the cell and its copies, and this place holds nothing but cells.
+    /// `offset` is a multiple of 8 within the block.
     pub unsafe fn new(block: &Block, offset: u64) -> Self {
         debug_assert!(offset.is_multiple_of(CELL_SIZE) && offset + CELL_SIZE <= block.size());
         // SAFETY: the offset lies within the block.
@@ -43,32 +44,32 @@ impl Cell {
         Self { word, bo: block.bo(), offset: block.offset() + offset }
     }
 
-    /// The half of the word that changes with every signal, as futexes have it.
+    /// The half of the word that changes with every signal, with a futex's size.
     fn low_half(&self) -> &AtomicU32 {
-        // SAFETY: as for `word`, of which it is the first half on this machine; only the kernel looks
-        // at it by this type.
+        // SAFETY: as for `word`, of which it is the first half on this machine; only the kernel accesses it
+        // with this type.
         unsafe { self.word.cast().as_ref() }
     }
 
-    /// Sleeps until another process calls [`Cell::wake_processes`], the low half of the word is no
-    /// longer that of `value`, or the time has passed; or for no reason.
+    /// Sleeps until another process calls [`Cell::wake_processes`], the low half of the word is no longer
+    /// that of `value`, or the time has passed. It may also wake spuriously.
     pub fn sleep_while(self, value: u64, time: Duration) {
         let time = Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // Whatever it answers, the caller looks at the word.
+        // Whatever the result, the caller checks the word.
         let _ = futex::wait(self.low_half(), futex::Flags::empty(), value as u32, Some(&time));
     }
 
-    /// Wakes those who sleep in [`Cell::sleep_while`], in all processes.
+    /// Wakes all sleepers in [`Cell::sleep_while`], in all processes.
     pub fn wake_processes(self) {
-        // It fails for no word that is mapped.
+        // This cannot fail for a word that is mapped.
         let _ = futex::wake(self.low_half(), futex::Flags::empty(), i32::MAX as u32);
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: `new` was promised that the word stays mapped and is only used as a cell.
+        // SAFETY: the caller of `new` guarantees that the word stays mapped and is only used as a cell.
         unsafe { self.word.as_ref() }
     }
 
@@ -78,13 +79,13 @@ impl Cell {
         self.word.as_ptr() as u64
     }
 
-    /// The value, with everything before the signal visible.
+    /// The value (acquire): all writes before its signal are visible.
     #[inline]
     pub fn load(self) -> u64 {
         self.word().load(Ordering::Acquire)
     }
 
-    /// Writes the value, with everything before it visible. It wakes no waiter.
+    /// Writes the value (release): all earlier writes are visible to its readers. It wakes no waiter.
     pub fn store(self, value: u64) {
         self.word().store(value, Ordering::Release);
     }

@@ -46,8 +46,8 @@ impl CountedRef {
         Self(ManuallyDrop::new(unsafe { ptr::read(shared) }))
     }
 
-    /// Does what a drop does, if the thread has a count for the `Shared`; else nothing. If it returns
-    /// true, the caller forgets the reference.
+    /// Does the work of a drop, if the thread has a count for the `Shared`, else nothing. If it returns true,
+    /// the caller forgets the reference.
     #[inline(always)]
     pub fn leave_at_hand(&self, local: &Local) -> bool {
         local.enter(owner(&self.0), -1)
@@ -69,7 +69,7 @@ impl Drop for CountedRef {
     }
 }
 
-/// The number by which a count names its [`Shared`].
+/// The number by which a count identifies its [`Shared`].
 #[inline(always)]
 fn owner(shared: &Arc<Shared>) -> usize {
     Arc::as_ptr(shared).addr()
@@ -195,7 +195,7 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: it reads no memory of ours.
+    // SAFETY: the call accesses none of our memory.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
@@ -205,7 +205,7 @@ fn fences() -> bool {
     *FENCES.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
 }
 
-/// Every thread of the process passes a full fence between begin and end of this call.
+/// Executes a full fence on every thread of the process between the begin and the end of this call.
 fn fence_all() {
     if fences() {
         membarrier(PRIVATE_EXPEDITED);
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::vm::tests::fake;
 
-    /// A `Shared`, and how to ask whether it still is.
+    /// A `Shared`, and a weak reference that shows whether it still exists.
     fn shared() -> (Arc<Shared>, Weak<Shared>) {
         let (_, vm) = fake();
         let shared = Shared::of(&vm);
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(weak.strong_count(), 0);
     }
 
-    /// A thread that has used events and does nothing any more keeps nothing.
+    /// A thread that has used events and is now idle keeps nothing alive.
     #[test]
     fn idle_threads_keep_nothing() {
         let (shared, weak) = shared();
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!((weak.strong_count(), other_weak.strong_count()), (0, 0));
     }
 
-    /// Contexts open and close while threads make events and hand them to each other to be destroyed.
+    /// Contexts open and close while threads create events and pass them to each other to be destroyed.
     #[test]
     fn it_lives_as_long_as_any_event_and_no_longer() {
         const THREADS: usize = 3;
@@ -305,7 +305,7 @@ mod tests {
                                 let mut place = next.lock().expect("no panic");
                                 std::mem::replace(&mut *place, made.into())
                             };
-                            // It has to be there to be asked.
+                            // The `Shared` must still exist for this access.
                             assert!(got.iter().all(|it| it.vm().id() == shared.vm().id()));
                         }
                     });

@@ -96,7 +96,7 @@ impl Handle {
         zerocopy::transmute!(bytes)
     }
 
-    /// Understands the bytes of a handle of one kind.
+    /// Parses the bytes of a handle of one kind.
     ///
     /// # Errors
     /// INVALID_ARGUMENT.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The importer's end.
+//! The importer's end of a connection.
 
 use std::sync::{Arc, Weak};
 
@@ -18,18 +18,18 @@ use crate::error::{Error, Result};
 pub struct Granted {
     /// The memory.
     pub bo: SharedBo,
-    /// The facts that came with it.
+    /// The facts that the exporter sent with it.
     pub facts: Facts,
     pending: Pending,
 }
 
-/// An import, as long as it is not dropped. The exporter keeps the memory for it.
+/// An import. The exporter keeps the memory until this is dropped.
 #[derive(Debug)]
 pub struct Link {
     key: u64,
 }
 
-/// Asks the exporter for what a handle names.
+/// Asks the exporter for the object that a handle names.
 ///
 /// # Errors
 /// INVALID_ARGUMENT: the exporter knows no such handle, or has freed the memory or pool. DEVICE_LOST:
@@ -51,11 +51,11 @@ pub fn open(handle: &Handle, name: &str) -> Result<Granted> {
             let bo = SharedBo { file, offset, size, read_only: read_only != 0 };
             Ok(Granted { bo, facts, pending: Pending { line: Line::new(socket), peer } })
         }
-        // The file is lost on the way if there is no descriptor for it.
+        // The file is lost in transit if no descriptor is free for it.
         (verdict::GRANTED, None) => Err(reactor::failed("a descriptor", Errno::MFILE)),
         (verdict::GONE, _) => {
             let code = match handle.kind {
-                // It will not be signalled.
+                // The counter will not be signalled.
                 Kind::Counter => ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
                 Kind::Memory | Kind::EventPool => ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT,
             };
@@ -87,20 +87,20 @@ fn refused(errno: Errno, name: &str) -> Error {
 }
 
 impl Granted {
-    /// The memory, the facts, and what becomes the link.
+    /// The memory, the facts, and the connection that becomes the link.
     pub fn into_parts(self) -> (SharedBo, Facts, Pending) {
         (self.bo, self.facts, self.pending)
     }
 }
 
-/// A connection whose notes are not read yet; they are kept.
+/// A connection whose notes have not been read yet; none is lost meanwhile.
 pub struct Pending {
     line: Line,
     peer: Arc<Peer>,
 }
 
 impl Pending {
-    /// The way to the exporter.
+    /// The connection to the exporter.
     pub fn line(&self) -> &Line {
         &self.line
     }
@@ -110,7 +110,7 @@ impl Pending {
         self.peer.name()
     }
 
-    /// Tells `endpoint` from now on what the exporter says, and of its death.
+    /// From now on, reports the exporter's notes and its death to `endpoint`.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.

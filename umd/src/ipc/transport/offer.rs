@@ -11,10 +11,10 @@ use crate::error::Result;
 pub trait Offer: Send + Sync {
     /// Whether it still exists.
     fn is_alive(&self) -> bool;
-    /// Opens it for an importer. `value` is the handle's.
+    /// Opens it for an importer. `value` comes from the handle.
     ///
     /// # Errors
-    /// Any: the importer is told that it is gone.
+    /// Any error: the importer is told that the object is gone.
     fn open(&self, value: u64) -> Result<Opened>;
 }
 
@@ -24,15 +24,15 @@ pub struct Opened {
     pub bo: SharedBo,
     /// Further facts, by kind.
     pub facts: Facts,
-    /// Called when the importer has got it; what it answers is kept as long as the import.
+    /// Called when the importer has received it; the returned endpoint is kept as long as the import.
     pub start: Box<dyn FnOnce(Line) -> Result<Arc<dyn Endpoint>>>,
 }
 
-/// One end of an import, as the thread that serves its socket sees it. Must not block for long.
+/// One end of an import, as the thread that serves its socket sees it. No method may block for long.
 pub trait Endpoint: Send + Sync {
-    /// The other end says something, of the cell of this number where there are several.
+    /// The other end has sent a note; `cell` is the number of the cell where there are several.
     fn told(&self, note: Note, cell: u32);
-    /// Called when so much has arrived that notes may have been lost on the way.
+    /// Called when so many notes have arrived that others may have been lost.
     fn told_much(&self) {}
     /// The other end has closed the import or died.
     fn hung_up(&self) {}

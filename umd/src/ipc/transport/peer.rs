@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process of an exporter, and when it ends.
+//! The process of an exporter, and how its end is noticed.
 //!
-//! The end of a socket does not tell enough: a child that the exporter has forked keeps the socket
-//! open when its parent dies.
+//! The end of a socket is not sufficient: a child that the exporter has forked keeps the socket open
+//! when its parent dies.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -17,14 +17,14 @@ use super::handle::Secret;
 /// A process. Shared by all imports from it.
 #[derive(Debug)]
 pub struct Peer {
-    /// `None` where the system cannot tell of its end; then only the socket does.
+    /// `None` where the system cannot report the end of the process; then only the socket shows it.
     process: Option<OwnedFd>,
-    /// Its number, where it can be seen from here.
+    /// Its process id, if it is visible in this process's namespace.
     pid: Option<Pid>,
 }
 
 impl Peer {
-    /// The process `pid` that answers to the name `exporter`.
+    /// The process `pid` that listens under the name `exporter`.
     ///
     /// # Errors
     /// ESRCH: it has ended.
@@ -53,7 +53,7 @@ impl Peer {
         self.process.as_ref()
     }
 
-    /// Its name for reports.
+    /// The name of the process for reports.
     pub fn name(&self) -> String {
         match self.pid {
             Some(pid) => format!("process {}", pid.as_raw_nonzero()),
@@ -75,7 +75,7 @@ impl Peer {
                 Err(Errno::INTR) if std::time::Instant::now() < end => {}
                 Err(errno) => return Err(errno),
                 Ok(0) => return Err(Errno::TIMEDOUT),
-                // Messages sent before it ended count.
+                // Messages that were sent before it ended are still valid.
                 Ok(_) if !both[0].revents().is_empty() => return Ok(()),
                 Ok(_) => return Err(Errno::SRCH),
             }

@@ -20,13 +20,13 @@ use crate::process;
 
 /// A descriptor that may become readable.
 enum Source {
-    /// Importers come here.
+    /// The socket that importers connect to.
     Listener(OwnedFd),
-    /// An importer, and what it has opened, once it has asked.
+    /// An importer, and the endpoint of the object that it has opened, once it has asked for one.
     Importer(Line, OnceLock<Arc<dyn Endpoint>>),
-    /// Our end of an import.
+    /// This process's end of an import.
     Import(Line, Arc<Peer>, Weak<dyn Endpoint>),
-    /// A process that we have imported from.
+    /// A process that this one has imported from.
     Process(Weak<Peer>, OwnedFd),
 }
 
@@ -44,7 +44,7 @@ struct Reactor {
     sources: Mutex<(u64, HashMap<u64, Arc<Source>>)>,
 }
 
-/// The error for something that the system does not have.
+/// The error for a resource that the system does not have.
 pub(super) fn failed(what: &str, errno: Errno) -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
@@ -89,8 +89,8 @@ impl Reactor {
     fn remove(&self, key: u64) {
         let source = self.sources().1.remove(&key);
         if let Some(source) = source {
-            // A forked child may hold the descriptor too: without this its events would go on. It
-            // fails only if there is nothing to take out.
+            // A forked child may hold the descriptor too: without this, its events would continue.
+            // This fails only if the descriptor is not registered.
             let _ = epoll::delete(&self.epoll, source.fd());
         }
     }
@@ -100,7 +100,7 @@ impl Reactor {
     }
 }
 
-/// Importers may come from now on.
+/// Accepts importers from now on.
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY.
@@ -108,14 +108,14 @@ pub(super) fn listen(listener: OwnedFd) -> Result {
     reactor()?.add(Source::Listener(listener)).map(drop)
 }
 
-/// Serves our end of an import, until [`end_import`] or until the other end is gone.
+/// Serves this process's end of an import, until [`end_import`] or until the other end is gone.
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY.
 pub(super) fn import(line: Line, peer: &Arc<Peer>, endpoint: Weak<dyn Endpoint>) -> Result<u64> {
     let reactor = reactor()?;
     let key = reactor.add(Source::Import(line, peer.clone(), endpoint))?;
-    // Last: if the process has ended in between, this import is among those that are told.
+    // Last: if the process has ended in between, this import is notified with the others.
     watch(reactor, peer).inspect_err(|_| reactor.remove(key))?;
     Ok(key)
 }
@@ -127,7 +127,7 @@ pub(super) fn end_import(key: u64) {
     }
 }
 
-/// Has the end of a process noticed.
+/// Watches for the end of a process.
 fn watch(reactor: &Reactor, peer: &Arc<Peer>) -> Result {
     let Some(process) = peer.process() else { return Ok(()) };
     let weak = Arc::downgrade(peer);
@@ -161,7 +161,7 @@ fn run(epoll: &OwnedFd) {
         let Ok(reactor) = reactor() else { return };
         for event in ready {
             let key = event.data.u64();
-            // One that was ended since is not there any more.
+            // An import that has ended since is not found any more.
             if let Some(source) = reactor.find(key)
                 && !serve(reactor, key, &source)
             {
@@ -171,7 +171,7 @@ fn run(epoll: &OwnedFd) {
     }
 }
 
-/// Does what a source is ready for; false if it has ended.
+/// Handles a source that is ready; false if it has ended.
 fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
     match source {
         Source::Listener(listener) => {
@@ -185,8 +185,8 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => {}
                 Err(errno) => {
                     log::warn!("an importer is turned away: {errno}");
-                    // A connection that gets no descriptor stays in the queue, so there is no use
-                    // in trying at once.
+                    // A connection for which there is no descriptor stays in the queue, so an immediate
+                    // retry would be of no use.
                     thread::sleep(std::time::Duration::from_millis(10));
                 }
             }
@@ -209,7 +209,7 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
             goes_on
         }
         Source::Process(peer, _) => {
-            // First: an import that comes from now on has the process watched again.
+            // First, so that an import that begins from now on has the process watched again.
             reactor.remove(key);
             let imports: Vec<_> =
                 reactor.sources().1.iter().map(|(&k, s)| (k, s.clone())).collect();
@@ -219,7 +219,7 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
                 {
                     reactor.remove(key);
                     if let Some(endpoint) = endpoint.upgrade() {
-                        // Messages sent before the process died count.
+                        // Messages that were sent before the process died are still valid.
                         hear(line, &*endpoint);
                         endpoint.hung_up();
                     }
@@ -230,10 +230,11 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
     }
 }
 
-/// Notes at once from which on the socket may have been full, and others lost. Far fewer than fit.
+/// The number of notes read at once from which on the socket may have been full and notes lost. Far
+/// fewer than fit into it.
 const MUCH: usize = 16;
 
-/// Hands all notes that have come to `endpoint`; false if the other end is gone.
+/// Hands all notes that have arrived to `endpoint`; false if the other end is gone.
 fn hear(line: &Line, endpoint: &dyn Endpoint) -> bool {
     let mut count = 0;
     let errno = loop {
@@ -246,7 +247,7 @@ fn hear(line: &Line, endpoint: &dyn Endpoint) -> bool {
             Err(errno) => break errno,
         }
     };
-    // A note is lost only when the socket is full; all that fill it have been read by now.
+    // A note is lost only while the socket is full; all notes that filled it have been read by now.
     if count >= MUCH {
         endpoint.told_much();
     }
@@ -269,7 +270,7 @@ fn answer(line: &Line) -> Answer {
     let refuse = |verdict| {
         let facts = Facts::default();
         let grant = Grant { offset: 0, size: 0, facts, verdict, read_only: 0 };
-        // The importer that is not there any more needs no answer.
+        // An importer that is gone needs no answer.
         let _ = wire::send(line, &grant, None);
         Answer::Refused
     };

@@ -20,21 +20,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::handle::Secret;
 
-/// The time for which either side waits for an answer of the other.
+/// The time for which either side waits for an answer from the other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Facts that go with the memory.
+/// Facts that are sent with the memory.
 pub type Facts = [u64; 4];
 
 /// The importer's request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Ask {
-    /// The handle's.
+    /// The secret of the handle.
     pub secret: Secret,
-    /// The handle's.
+    /// The value of the handle.
     pub value: u64,
-    /// The kind that is wanted.
+    /// The requested kind of object.
     pub kind: u32,
     /// Zero.
     pub pad: u32,
@@ -46,7 +46,7 @@ pub struct Ask {
 pub struct Grant {
     /// The buffer's offset in the file.
     pub offset: u64,
-    /// Its bytes.
+    /// The size of the buffer in bytes.
     pub size: u64,
     /// The facts of this kind of handle.
     pub facts: Facts,
@@ -62,7 +62,7 @@ pub mod verdict {
     pub const GRANTED: u32 = 0;
     /// There is no such secret.
     pub const UNKNOWN: u32 = 1;
-    /// There was, but what it named is no more, or cannot be sent.
+    /// The secret is known, but the object that it named no longer exists or cannot be sent.
     pub const GONE: u32 = 2;
 }
 
@@ -72,38 +72,37 @@ pub mod verdict {
 pub enum Note {
     /// An event cell was signalled.
     Changed = 1,
-    /// The counter has reached the value; the import has served its purpose.
+    /// The counter has reached the value; the import is not needed any more.
     Reached = 2,
-    /// The exporter's device is lost: what it has not signalled it will not.
+    /// The exporter's device is lost and signals nothing any more.
     Lost = 3,
     /// The list that was to reach the value was reset or destroyed before it was executed.
     Abandoned = 4,
 }
 
-/// A way to send notes that never blocks.
+/// A connection that sends notes without ever blocking.
 #[derive(Clone, Debug)]
 pub struct Line(Arc<OwnedFd>);
 
 impl Line {
-    /// Over a connected socket.
+    /// A line over a connected socket.
     pub fn new(socket: OwnedFd) -> Self {
         Self(Arc::new(socket))
     }
 
-    /// Sends a note, with the number of the cell that it is about. If the socket is full, the other
-    /// end has many notes to read, and then looks at all cells. If the other end is gone, the note is
-    /// not needed.
+    /// Sends a note with the number of the cell that it concerns. If the socket is full, the other end has
+    /// many notes to read and then checks all cells. If the other end is gone, the note is not needed.
     pub fn tell(&self, note: Note, cell: u32) {
         let words = [note as u32, cell];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // See above for every way in which this fails.
+        // The doc comment covers every way in which this fails.
         let _ = rustix::net::send(&self.0, words.as_bytes(), flags);
     }
 
-    /// The next note, if one has come.
+    /// The next note, if one has arrived.
     ///
     /// # Errors
-    /// EAGAIN: none has. Others: the other end is gone, or does not keep to this.
+    /// EAGAIN: none has arrived. Others: the other end is gone, or violates the protocol.
     pub fn hear(&self) -> Result<(Note, u32)> {
         let mut words = [0_u32; 2];
         let bytes = words.as_mut_bytes();
@@ -130,7 +129,7 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// The exporter's socket, which importers connect to.
+/// The exporter's socket, to which importers connect.
 ///
 /// # Errors
 /// No descriptor is free.
@@ -141,7 +140,7 @@ pub fn listen(exporter: &Secret) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// An importer that has come, if it is of the same user.
+/// Accepts an importer's connection, if its process runs as the same user.
 ///
 /// # Errors
 /// EAGAIN: no connection is pending. EACCES: the peer is another user's process.
@@ -152,7 +151,7 @@ pub fn accept(listener: &OwnedFd) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A connection to an exporter, and its process where that can be seen from here.
+/// A connection to an exporter, and the exporter's process where it is visible in this namespace.
 ///
 /// # Errors
 /// ECONNREFUSED: it is gone. EACCES: another user's process has that name.
@@ -164,11 +163,11 @@ pub fn connect(exporter: &Secret) -> Result<(OwnedFd, Option<Pid>)> {
     Ok((socket, pid))
 }
 
-/// Checks that the other end runs as the same user; its process.
+/// Checks that the other end runs as the same user, and returns its process.
 fn same_user(socket: &OwnedFd) -> Result<Option<Pid>> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // rustix has no place for the process 0, which is what one of another namespace is here.
+    // rustix cannot represent process 0, which stands for a process of another namespace here.
     // SAFETY: the option's value is this struct, which the call fills.
     let answer = unsafe {
         let place = (&raw mut peer).cast();
@@ -189,7 +188,7 @@ fn same_user(socket: &OwnedFd) -> Result<Option<Pid>> {
 /// Sends a message, with a file if there is one.
 ///
 /// # Errors
-/// The other end is gone, or takes nothing.
+/// The other end is gone or does not accept the message.
 pub fn send<T: IntoBytes + Immutable>(
     socket: impl AsFd,
     message: &T,
@@ -206,11 +205,11 @@ pub fn send<T: IntoBytes + Immutable>(
     Ok(())
 }
 
-/// The next message, if it has the size of a `T`, and the file that came with it. All other files
+/// The next message, if it has the size of a `T`, and the file that is attached to it. All further files
 /// are closed.
 ///
 /// # Errors
-/// EAGAIN: none has come yet. ECONNRESET: the other end is gone or sent something else.
+/// EAGAIN: none has arrived yet. ECONNRESET: the other end is gone or sent something else.
 pub fn receive<T: FromBytes + IntoBytes>(socket: impl AsFd) -> Result<(T, Option<OwnedFd>)> {
     let mut message = T::new_zeroed();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

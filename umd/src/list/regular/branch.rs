@@ -2,9 +2,9 @@
 //! Branches of graphs: regular lists that stand for an immediate list while it is captured, and that
 //! are never executed themselves. Executable graphs are copies of them.
 //!
-//! Signals and waits among the branches of a graph are bound to their recordings. An event that is
-//! made for use outside of the graph, and that nothing in the graph has signalled, is bound when the
-//! graph is executed.
+//! Signals and waits among the branches of a graph are bound to their recordings. An event that was
+//! created for use outside of the graph, and that nothing in the graph has signalled, is bound when
+//! the graph is executed.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Regular {
         state.recording.capture();
         if is_first {
             let cell = state.recording.counter().cell();
-            // In an out-of-order list this makes the end of the CALL the signal after it.
+            // In an out-of-order list the end of the CALL is thus the signal after this one.
             state.recording.add_signal();
             let mut packet = packets::nop(flag::ORDERED);
             Post::from_base(cell.va(), graph::BEGIN).attach(&mut packet);
@@ -41,7 +41,7 @@ impl Regular {
         Ok(list)
     }
 
-    /// Appends a wait for signals of other lists of the graph: of each the one of a number.
+    /// Appends a wait for signals of other lists of the graph, each given by its list and number.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY; nothing is appended then.
@@ -58,7 +58,7 @@ impl Regular {
         Ok(())
     }
 
-    /// The number of the last signal: in order, of all that was appended.
+    /// The number of the last signal; in an in-order list it covers all appended commands.
     pub fn signal_count(&self) -> u32 {
         self.lock().recording.signals()
     }
@@ -77,8 +77,8 @@ impl Regular {
         matches!(&event.kind, EventKind::CounterBased(event) if event.is_of(&state.recording))
     }
 
-    /// Ends the capture of a branch. Its events are as if nothing had signalled them; executions will
-    /// signal those that are for use outside of the graph.
+    /// Ends the capture of a branch. Its events return to the state of events that were never signalled;
+    /// executions will signal those that are for use outside of the graph.
     ///
     /// # Errors
     /// Those of [`Regular::close`].
@@ -93,10 +93,10 @@ impl Regular {
 }
 
 impl Signalled {
-    /// Lets the event forget the capture; whether executions signal it.
+    /// Makes the event forget the capture; returns whether executions signal it.
     fn is_left(&self, recording: &Arc<super::Recording>) -> bool {
-        // SAFETY: applications do not destroy an event while they capture commands that signal it; one
-        // that was destroyed before is told by its count.
+        // SAFETY: applications do not destroy an event while they capture commands that signal it; the
+        // handle's count shows whether it was destroyed before.
         let Some(event) = (unsafe { self.handle.get() }) else { return false };
         if let EventKind::CounterBased(event) = &event.kind {
             event.leave(recording);
@@ -105,19 +105,19 @@ impl Signalled {
     }
 }
 
-/// Whether an event is for use outside of the graph, too.
+/// Whether an event may also be used outside of the graph.
 pub(super) fn is_external(event: &Event) -> bool {
     CbFlags::from_bits_retain(event.traits.cb_flags)
         .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL)
 }
 
-/// Whether a wait for such an event is one for something outside of the graph.
+/// Whether a wait for such an event is a wait for something outside of the graph.
 pub(super) fn is_outside(event: &Event, bound: &Bound) -> bool {
     let captured = matches!(bound, Bound::Recording(recording, _) if recording.is_captured());
     is_external(event) && !captured
 }
 
-/// Refuses an event that immediate lists may not signal, or not in a graph.
+/// Refuses an event that immediate lists may not signal, in general or in a graph.
 ///
 /// # Errors
 /// INVALID_ARGUMENT, GRAPH_CAPTURE_UNSUPPORTED.
@@ -129,7 +129,7 @@ pub(super) fn may_signal(flags: CbFlags) -> Result {
 }
 
 /// "If the device does not support ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_CB_EXTERNAL_IPC": events that are
-/// shared with other processes are none for use outside of a graph.
+/// shared with other processes may not be external events of a graph.
 ///
 /// # Errors
 /// GRAPH_CAPTURE_UNSUPPORTED.

@@ -2,8 +2,8 @@
 //! Copies of regular lists: the same commands with a counter and timestamp slots of their own, so
 //! that a copy and its source may run at the same time.
 //!
-//! Arguments and shapes are only read when a list runs, so a copy shares those of its source and
-//! keeps their memory.
+//! A running list only reads its arguments and shapes, so a copy shares those of its source and keeps
+//! their memory alive.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 
 impl Regular {
-    /// A closed list that does what this one does. Events that this list signals go on naming it
-    /// until the copy is executed.
+    /// A closed list with the same commands. Events that this list signals continue to name it until the
+    /// copy is executed.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: the list is not closed; out of memory.
@@ -29,7 +29,7 @@ impl Regular {
         copies.pop().ok_or_else(|| Error::invalid("hCommandList: there is no list"))
     }
 
-    /// Copies of several lists, whose waits for each other are waits of the copies for each other.
+    /// Copies of several lists. Waits of the lists for each other become waits of the copies for each other.
     ///
     /// # Errors
     /// Those of [`Regular::duplicate`].
@@ -64,7 +64,7 @@ impl Regular {
 /// Makes copies of lists that know each other.
 struct Copier<'a> {
     sources: &'a [SpinGuard<'a, State>],
-    /// Those of the copies.
+    /// The recordings of the copies.
     recordings: &'a [Arc<Recording>],
     /// The copies' counterparts of a source's objects, by VA.
     places: HashMap<u64, Place>,
@@ -120,7 +120,7 @@ impl Copier<'_> {
         })
     }
 
-    /// A wait for one of the sources is one for its copy.
+    /// The binding for the copy: a wait for one of the sources becomes a wait for its copy.
     fn bound(&self, binding: &Binding) -> Binding {
         if let Binding::Signal(recording, k) = binding
             && let Some(i) =
@@ -131,7 +131,7 @@ impl Copier<'_> {
         binding.clone()
     }
 
-    /// A function of the copy's own, since both lists may ask for it at the same time.
+    /// A separate function for the copy, since both lists may request it at the same time.
     fn function(&mut self, shared: &Shared, of: &HostFunction) -> Result<Arc<HostFunction>> {
         let function = shared.host_function(of.callback())?;
         self.places.insert(of.cell().va(), Place::Function(function.clone()));
@@ -175,15 +175,14 @@ impl Copier<'_> {
         })
     }
 
-    /// Whether a slot belongs to an append of a source: neither an event's of a pool nor one of
-    /// another list.
+    /// Whether a slot belongs to an append of a source, not to a pool's event or to another list.
     fn is_slot(&self, va: u64) -> bool {
         let size = size_of::<TimestampSlot>() as u64;
         let mut chunks = self.sources.iter().flat_map(|it| it.memory.timestamps.chunks());
         chunks.any(|chunk| chunk.holds(va, size))
     }
 
-    /// The copies' slot in place of a source's; taken when it is first asked for.
+    /// The copies' slot for a slot of a source; allocated on first use.
     fn slot(&mut self, va: u64, shared: &Shared, memory: &mut Memory) -> Result<Timestamp> {
         if let Some(Place::Slot(timestamp)) = self.places.get(&va) {
             return Ok(timestamp.clone());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mutable lists: commands with a number are changed in the packets as they were recorded.
+//! Mutable lists: numbered commands are changed in the recorded packets.
 //!
 //! The shape of such a command never changes, so that no other command moves and no signal gets
-//! another value. Places that are not in use hold a NOP:
+//! another value. Unused places hold a NOP:
 //!
 //! ```text
 //!  WAIT or NOP, a third as many as waits    STAMP or NOP    the command    NOPs for further signals
 //! ```
 //!
 //! The application waits for the list's executions before it changes a command, so arguments are written
-//! where the device reads them. The packets get there when the list is closed again.
+//! directly to the memory that the device reads. The packets are copied there when the list is closed again.
 
 use std::iter;
 use std::ptr::{self, NonNull};
@@ -31,17 +31,17 @@ use crate::sync::event::{Event, EventKind};
 use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
 
-/// Longest wait for the end of an execution whose events were waited for already, in ns.
+/// Longest wait, in ns, for the end of an execution whose events the application has waited for already.
 const ENDING: u64 = 100_000_000;
 
 const MOST_OPERANDS: usize = MAX_OPERANDS as usize;
 
-/// A mutable list's state beyond a regular one's.
+/// The state that a mutable list has in addition to a regular one.
 #[derive(Clone, Default)]
 pub(super) struct Mutable {
-    /// Number of the first of `commands`: those before it were of recordings that are gone.
+    /// Number of the first of `commands`; lower numbers belonged to earlier recordings.
     first: u64,
-    /// The command that is appended next has the last number.
+    /// Whether the last number is reserved for the command that is appended next.
     is_asked: bool,
     /// The commands by number; `None`: nothing was appended under that number.
     commands: Vec<Option<Place>>,
@@ -49,7 +49,7 @@ pub(super) struct Mutable {
     signals: Vec<Named>,
 }
 
-/// The place of a command.
+/// The packets and operands of a command.
 #[derive(Clone)]
 struct Place {
     /// Its first packet.
@@ -66,14 +66,14 @@ struct Place {
 struct LaunchPlace {
     /// The DISPATCH.
     packet: usize,
-    /// The argument block that belongs to this list and command alone: address and bytes.
+    /// Address and size of the argument block, if it belongs to this list and command alone.
     block: Option<(u64, u64)>,
 }
 
 #[derive(Clone)]
 struct SignalPlace {
     shape: Shape,
-    /// Number of the signal, if it is the list's counter that signals the event.
+    /// Number of the signal, if the list's counter signals the event.
     k: u32,
     /// The packet whose write signals the event, if it is not the list's counter.
     post: Option<usize>,
@@ -89,7 +89,7 @@ struct Named {
     timestamp: Option<Timestamp>,
 }
 
-/// "The type, scope and flags" of an event, which those of another in its place have to match.
+/// "The type, scope and flags" of an event; an event that replaces it has to have the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shape {
     is_counter_based: bool,
@@ -124,7 +124,7 @@ impl Shape {
 }
 
 impl Mutable {
-    /// The recording ends: its numbers mean nothing any more.
+    /// Ends the recording: its command numbers become invalid.
     pub(super) fn restart(&mut self) {
         self.first += self.commands.len() as u64;
         self.is_asked = false;
@@ -137,14 +137,14 @@ impl Mutable {
         self.is_asked
     }
 
-    /// The list and a copy of it share their argument blocks: neither may write there any more.
+    /// Marks the argument blocks as shared by the list and a copy of it: neither may write to them any more.
     pub(super) fn share_blocks(&mut self) {
         for launch in self.commands.iter_mut().flatten().filter_map(|it| it.launch.as_mut()) {
             launch.block = None;
         }
     }
 
-    /// The timestamp slots that it keeps.
+    /// The timestamp slots that the list keeps.
     pub(super) fn timestamps(&mut self) -> impl Iterator<Item = &mut Timestamp> {
         self.signals.iter_mut().filter_map(|it| it.timestamp.as_mut())
     }
@@ -159,7 +159,7 @@ impl Mutable {
 }
 
 impl Regular {
-    /// A list whose commands may be changed.
+    /// Makes the list mutable, so that its commands may be changed.
     ///
     /// # Errors
     /// Those of [`Regular::create`].
@@ -186,12 +186,12 @@ impl Regular {
         Ok(mutable.first + mutable.commands.len() as u64 - 1)
     }
 
-    /// Keeps something that a command may come to refer to.
+    /// Keeps an object to which a command may refer later.
     pub fn keep(&self, what: &(impl Keep + ?Sized)) {
         self.lock().memory.keep(what);
     }
 
-    /// Refuses to change a list that runs. Its last event may be set a little before it ends.
+    /// Refuses to change a list that is running. Its last event may be set a little before the list ends.
     ///
     /// # Errors
     /// HANDLE_OBJECT_IN_USE, DEVICE_LOST.
@@ -212,7 +212,7 @@ impl Regular {
         ))
     }
 
-    /// Appends to a mutable list; answers the command's number if one was asked for.
+    /// Appends to a mutable list; returns the command's number if one was requested.
     #[cold]
     pub(super) fn append_mutable(
         &self,
@@ -227,10 +227,10 @@ impl Regular {
         Ok(state.appended(signal, &events))
     }
 
-    /// Changes what a command launches. The caller has asked [`Regular::must_rest`].
+    /// Changes the launch of a command. The caller has called [`Regular::must_rest`].
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: no such command, or it is no launch; out of memory.
+    /// INVALID_ARGUMENT: there is no such command, or it is no launch. Out of memory.
     pub fn update_launch(&self, number: u64, launch: &Launch<'_>) -> Result {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -245,8 +245,8 @@ impl Regular {
         };
         let to = ptr::with_exposed_provenance_mut::<u8>(block.0 as usize);
         if let Some(to) = NonNull::new(to) {
-            // SAFETY: the recording's arena keeps the block, which was taken for as many bytes at
-            // least and is this command's alone; no execution reads it, as the caller has made sure.
+            // SAFETY: the recording's arena keeps the block, which was allocated with at least this size
+            // and belongs to this command alone; the caller has made sure that no execution reads it.
             unsafe { launch::write_block(to, launch) };
         }
         state.packets[packet] =
@@ -258,7 +258,7 @@ impl Regular {
         Ok(())
     }
 
-    /// The list was changed and has to be closed again. It takes no further commands.
+    /// Notes that the list was changed and has to be closed again. It accepts no further commands.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: it is not mutable.
@@ -269,12 +269,12 @@ impl Regular {
         Ok(())
     }
 
-    /// Changes what a command waits for; `None`: nothing, in this place, or at all. The caller has
-    /// asked [`Regular::must_rest`].
+    /// Changes the wait list of a command. `None` in place of an event removes that wait, `None` for the list
+    /// removes all. The caller has called [`Regular::must_rest`].
     ///
     /// # Errors
-    /// INVALID_SIZE: another number of events; INVALID_ARGUMENT: other kinds of events, no such
-    /// command; INVALID_SYNCHRONIZATION_OBJECT; out of memory.
+    /// INVALID_SIZE: the number of events differs; INVALID_ARGUMENT: the kinds of events differ, or there is
+    /// no such command; INVALID_SYNCHRONIZATION_OBJECT; out of memory.
     pub fn update_waits(&self, number: u64, events: Option<&[Option<&Event>]>) -> Result {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -355,10 +355,10 @@ impl Regular {
         conditions.collect()
     }
 
-    /// Changes what a command signals. The caller has asked [`Regular::must_rest`].
+    /// Changes the signal event of a command. The caller has called [`Regular::must_rest`].
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: another kind of event, no such command; out of memory.
+    /// INVALID_ARGUMENT: the kind of event differs, or there is no such command. Out of memory.
     pub fn update_signal(&self, number: u64, signal: Option<Signal<'_>>) -> Result {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -381,7 +381,7 @@ impl Regular {
             }
             _ => (None, None),
         };
-        // It pushes nothing if it fails.
+        // This pushes nothing if it fails.
         let mut reach = |word| command::reach_word(&mut Recorder { list: self, state }, word);
         let post = match &signal {
             Some(signal) => command::event_post(signal.event, &mut reach)?,
@@ -417,7 +417,7 @@ impl State {
         })
     }
 
-    /// Notes where the command is that was just appended, and gives it its shape.
+    /// Records the place of the command that was just appended, and gives it its fixed shape.
     fn appended(&mut self, signal: Option<Signal<'_>>, waits: &[&Event]) -> Option<u64> {
         let (start, k) = (self.mark.packets, self.recording.signals());
         let operands = (self.mark.operands..self.operands.len()).collect();
@@ -440,7 +440,7 @@ impl State {
         let find = |code| packets.iter().position(|it| it.header.opcode == code).map(|i| body + i);
         let several = find(opcode::PREDICATE).is_some();
         let launch = find(opcode::DISPATCH).filter(|_| !several);
-        // A word in ordinary memory is written where the command has found it.
+        // A word in ordinary memory is written at the address that the command has found.
         let user_memory = self.memory.user_memory.get(self.mark.user_memory..).unwrap_or_default();
         let posts = |event| {
             let found = user_memory.iter().map(move |memory| {
@@ -468,7 +468,7 @@ impl State {
         Some(mutable.first + mutable.commands.len() as u64 - 1)
     }
 
-    /// Signal `k` is another event's, or no event's, from now on.
+    /// From now on signal `k` belongs to another event, or to none.
     fn rename(&mut self, k: u32, signal: Option<&Signal<'_>>, timestamp: Option<Timestamp>) {
         let Some(mutable) = self.mutable.as_deref_mut() else { return };
         let handle = signal.map_or_else(Counted::none, |it| handle::counted(it.raw));
@@ -482,11 +482,11 @@ impl State {
         self.settle(handle);
     }
 
-    /// Lets an event name the last of its signals in the list, or none.
+    /// Makes an event name the last of its signals in the list, or none.
     fn settle(&mut self, handle: Counted<ze_event_handle_t>) {
         let Some(mutable) = &self.mutable else { return };
-        // SAFETY: applications do not destroy an event while they change a list that signals it; one
-        // that was destroyed before is told by its count.
+        // SAFETY: applications do not destroy an event while they change a list that signals it; the
+        // handle's count shows whether it was destroyed before.
         let Some(event) = (unsafe { handle.get() }) else { return };
         let EventKind::CounterBased(event) = &event.kind else { return };
         let last = mutable.signals.iter().rev().find(|it| it.handle == handle).cloned();
@@ -510,7 +510,7 @@ impl State {
     }
 }
 
-/// Whether it is the list's counter that signals the event.
+/// Whether the list's counter signals the event.
 fn is_view(event: &Event) -> bool {
     matches!(&event.kind, EventKind::CounterBased(event) if !event.is_aggregated())
 }
@@ -521,7 +521,7 @@ fn set_timestamp(event: &Event, timestamp: Option<Timestamp>) {
     }
 }
 
-/// Packets that a command keeps for its waits.
+/// Number of packets that a command reserves for its waits.
 fn wait_places(waits: usize) -> usize {
     waits.div_ceil(WAITS_PER_PACKET)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ordinary memory that the commands of a list name, on lanes where the device does not see the
-//! process. Copies of the list name it, too.
+//! Ordinary memory to which the commands of a list and of its copies refer, on lanes where the device does
+//! not see the process.
 //!
-//! The pages are those that the process has when an execution is submitted. So they are bound anew for
-//! each execution, unless one that uses them still runs, or is just being submitted.
+//! The bound pages must be those that the process has when an execution is submitted. So they are bound
+//! anew for each execution, unless another one that uses them still runs or is just being submitted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,14 +19,14 @@ pub(super) struct UserMemory {
 
 #[derive(Default)]
 struct Users {
-    /// Executions that are being submitted.
+    /// Number of executions that are being submitted.
     claims: usize,
     /// The counters of the executions that were submitted.
     counters: Vec<Arc<Counter>>,
 }
 
-/// Memory of an execution that is being submitted: it stays bound until this is dropped, and then until
-/// the execution's counter is settled.
+/// Memory of an execution that is being submitted. It stays bound until this is dropped, and after that
+/// until the execution's counter is settled.
 #[derive(Default)]
 pub(super) struct Claim(Vec<Arc<UserMemory>>);
 
@@ -43,7 +43,7 @@ impl UserMemory {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds the pages for an execution that counts in `counter`.
+    /// Binds the pages for an execution that signals `counter`.
     fn claim(&self, counter: &Arc<Counter>) -> Result {
         let mut users = self.users();
         users.counters.retain(|it| !it.is_settled());
@@ -60,7 +60,7 @@ impl UserMemory {
 }
 
 impl Claim {
-    /// Binds all of a list's memory for an execution that counts in `counter`.
+    /// Binds all of a list's memory for an execution that signals `counter`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: the process has no such memory; OUT_OF_HOST_MEMORY; DEVICE_LOST.
