@@ -322,7 +322,7 @@ impl Drop for Plugin {
     }
 }
 
-/// "The library stays mapped after dlclose: its threads run code of it."
+/// "The library stays mapped after dlclose, since its threads run its code."
 #[test]
 fn the_loader_and_the_driver_can_be_closed_and_opened_again() {
     let library = ze::library();
