@@ -130,7 +130,7 @@ fn a_large_reservation_is_mapped_sparsely() {
         let memory = physical(&gpu, size);
         let part = at.wrapping_byte_add(offset);
         check!(zeVirtualMemMap(gpu.context, part, size, memory, 0, RW));
-        // "What is mapped keeps it": the object's handle is needed no longer.
+        // "Its mappings outlive its handle": the object's handle is needed no longer.
         check!(zePhysicalMemDestroy(gpu.context, memory));
         fill(&list, part, value, size);
         assert_eq!(access(&gpu, part, size), (RW, size));

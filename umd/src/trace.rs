@@ -4,9 +4,9 @@
 //! Two processes are shown: the program, with a track for each thread and its Level Zero calls, and
 //! the GPU, with a track for each engine and its commands, and one for each queue that had to wait, with
 //! these waits. Commands that overlap on an engine get further tracks, since slices of one track must nest.
-//! Arrows lead from signals to the waits that they ended. All is on CLOCK_MONOTONIC. Events are
-//! appended as they end and the closing bracket is optional in the format, so the file is of use
-//! also after a crash, up to what was buffered.
+//! Arrows lead from signals to the waits that they ended. All times are of CLOCK_MONOTONIC. Events are
+//! appended as they end, and the format does not require the closing bracket, so the file is usable even
+//! after a crash, except for events that were still buffered.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ use arrows::{Arrows, Point, Signal, Wait};
 const HOST: u32 = 1;
 /// Track group of the GPU.
 const GPU: u32 = 2;
-/// The tracks of queues' waits come after those of the engines.
+/// The number of the first track with a queue's waits; those of engines are below.
 const QUEUES: u64 = 1 << 24;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
@@ -33,11 +33,11 @@ static SOURCES: Mutex<Vec<Weak<dyn Source>>> = Mutex::new(Vec::new());
 
 /// A collector that holds records of commands for a while before it hands them to the trace.
 pub trait Source: Send + Sync {
-    /// Hands over what has ended.
+    /// Hands over the commands that have ended.
     fn drain(&self);
 }
 
-/// From here on `source` is asked before anything ends the file or has to be in it.
+/// From now on, `source` is drained before the file is ended or has to be complete.
 pub fn add_source(source: Weak<dyn Source>) {
     let mut sources = sources();
     sources.retain(|source| source.strong_count() != 0);
@@ -49,7 +49,7 @@ fn sources() -> MutexGuard<'static, Vec<Weak<dyn Source>>> {
 }
 
 fn drain_sources() {
-    // Dropped unlocked: the last holder of a source drains it, too.
+    // Dropped without the lock, since dropping the last reference to a source drains it, too.
     let all: Vec<Arc<dyn Source>> = sources().iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|source| source.drain());
 }
@@ -59,12 +59,12 @@ struct Trace {
     first: bool,
     named: HashSet<(u32, u64)>,
     kernels: HashMap<u64, String>,
-    /// For each engine: when the last command of each of its tracks ended, in device ticks.
+    /// For each engine, the end of the last command on each of its tracks, in device ticks.
     lanes: HashMap<(u32, u32), Vec<u64>>,
-    /// Device ticks (ns) that are to be added to get CLOCK_MONOTONIC.
+    /// The offset (ns) to add to device ticks to get CLOCK_MONOTONIC.
     offset: i64,
     arrows: Arrows,
-    /// Arrows that were drawn.
+    /// Number of arrows that were drawn.
     drawn: u64,
 }
 
@@ -74,7 +74,7 @@ pub fn enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// Starts to write to `path`; on failure says so in the log and records nothing.
+/// Starts to write to `path`. On failure it writes a message to the log and records nothing.
 pub fn start(path: &Path) {
     match File::create(path) {
         Ok(file) => begin(Box::new(BufWriter::new(file))),
@@ -112,14 +112,14 @@ pub fn finish() {
     }
 }
 
-/// Relates the device's clock to the host's: both at one moment, in ns.
+/// Relates the device's clock to the host's, given both values at one moment, in ns.
 pub fn set_clock(host_ns: u64, device_ticks: u64) {
     if let Some(trace) = lock().as_mut() {
         trace.offset = host_ns.wrapping_sub(device_ticks) as i64;
     }
 }
 
-/// Gives the kernel at an entry address its name.
+/// Sets the name of the kernel at an entry address.
 pub fn kernel_name(entry: u64, name: &str) {
     if enabled()
         && let Some(trace) = lock().as_mut()
@@ -128,7 +128,7 @@ pub fn kernel_name(entry: u64, name: &str) {
     }
 }
 
-/// A call of the program, from here to the drop of what is returned.
+/// Records a call of the program, which lasts until the returned value is dropped.
 pub fn span(function: &'static str) -> Span {
     Span { function, start: if enabled() { now() } else { 0 } }
 }
@@ -152,7 +152,7 @@ impl Drop for Span {
     }
 }
 
-/// A host thread writes a cell, in a call that has a span.
+/// Records that a host thread writes a cell, in a call that has a span.
 pub fn host_signal(cell: u64, value: u64) {
     if !enabled() {
         return;
@@ -163,7 +163,8 @@ pub fn host_signal(cell: u64, value: u64) {
     }
 }
 
-/// A wait of this thread for a cell, from here to the drop of what is returned, in a call that has a span.
+/// Records a wait of this thread for a cell, which lasts until the returned value is dropped, in a call
+/// that has a span.
 pub fn host_wait(cell: u64, value: u64) -> Option<HostWait> {
     enabled().then(|| HostWait { cell, value, since: now() })
 }
@@ -186,15 +187,16 @@ impl Drop for HostWait {
     }
 }
 
-/// Draws the arrows that are known by now.
+/// Draws the arrows of which both ends are known.
 pub fn draw_arrows() {
     if let Some(trace) = lock().as_mut() {
         trace.draw(false);
     }
 }
 
-/// A wait of this thread that has lasted for `lasted_ns` and goes on, with what is said of it, the
-/// first line as its name. It is in the file when this returns: the process may have to be killed.
+/// Records a wait of this thread that has lasted for `lasted_ns` and continues, with its report in
+/// `lines`, of which the first is the name. It is in the file when this returns, since the process may
+/// have to be killed.
 pub fn hang(lasted_ns: u64, lines: &[String]) {
     if !enabled() {
         return;
@@ -207,7 +209,7 @@ pub fn hang(lasted_ns: u64, lines: &[String]) {
         let (start, report) = (end.saturating_sub(lasted_ns), lines.join("\n"));
         let args = format_args!("\"report\":\"{}\"", Escaped(&report));
         trace.event(HOST, thread, name, start, end, args);
-        // A file that cannot be written is told of by the next event.
+        // The next event reports a file that cannot be written.
         let _ = trace.out.flush();
     }
 }
@@ -225,7 +227,7 @@ pub struct Command<'a> {
     pub entry: u64,
     /// Start and end in device ticks.
     pub ticks: (u64, u64),
-    /// The cell that it signals, and the value that it stores there; none if it adds one.
+    /// The cell that it signals and the value that it stores there, or `None` if it adds to the cell.
     pub signal: Option<(u64, Option<u64>)>,
 }
 
@@ -234,7 +236,7 @@ pub fn command(command: Command<'_>) {
     let (class, index) = command.engine;
     if let Some(trace) = lock().as_mut() {
         let lane = trace.lane(command.engine, command.ticks);
-        // Viewers take 32 bits; an engine has no more tracks than there are bits for.
+        // Viewers accept 32 bits; no engine has more tracks than fit into the lowest 8.
         let track = u64::from((class << 16) | ((index & 0xff) << 8) | (lane & 0xff));
         trace.name_thread(GPU, track, |_| {
             let more = if lane == 0 { String::new() } else { format!(", beside {lane}") };
@@ -288,7 +290,7 @@ pub fn queue_wait(wait: QueueWait) {
 }
 
 impl Trace {
-    /// Draws the arrows whose ends are known, at the end of the file all.
+    /// Draws the arrows of which both ends are known. At the end of the file (`over`) no wait is kept back.
     fn draw(&mut self, over: bool) {
         for (from, to) in self.arrows.take(over) {
             self.drawn += 1;
@@ -304,8 +306,8 @@ impl Trace {
         }
     }
 
-    /// The first track of the engine on which nothing overlaps the command. Commands come in the
-    /// order of their ends, so only the last of each track can.
+    /// The first track of the engine on which nothing overlaps the command. Commands arrive in the order of
+    /// their ends, so only the last command of each track can overlap.
     fn lane(&mut self, engine: (u32, u32), (start, end): (u64, u64)) -> u32 {
         let lanes = self.lanes.entry(engine).or_default();
         let free = lanes.iter().position(|&last| last <= start).unwrap_or(lanes.len());
@@ -321,7 +323,7 @@ impl Trace {
             "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":\"{}\"}}}}",
             Escaped(name)
         ));
-        // The program above the GPU.
+        // The program is shown above the GPU.
         self.item(format_args!(
             "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{process},\"args\":{{\"sort_index\":{process}}}}}"
         ));
@@ -353,7 +355,7 @@ impl Trace {
         end: u64,
         args: std::fmt::Arguments<'_>,
     ) {
-        // A slice without length could not hold the end of an arrow.
+        // A slice without length could not contain the end of an arrow.
         let length = end.saturating_sub(start).max(1);
         self.item(format_args!(
             "{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{process},\"tid\":{thread},\"ts\":{}.{:03},\"dur\":{}.{:03},\"args\":{{{args}}}}}",
@@ -407,7 +409,7 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The name that a thread of this process has given itself, and its number.
+/// The name that a thread of this process has set for itself, and its id.
 fn thread_name(thread: u64) -> String {
     let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
     format!("{} {thread}", name.as_deref().map_or("thread", str::trim_end))
@@ -448,8 +450,8 @@ mod tests {
         }
     }
 
-    // The trace is the process's, and VMs that other tests make meanwhile would have a part of it: the
-    // test runs in a process of its own.
+    // There is one trace per process, and VMs that other tests create meanwhile would add to it, so the test
+    // runs in a process of its own.
     #[test]
     fn calls_and_commands_end_up_on_their_tracks_by_one_clock() {
         const ALONE: &str = "TALLY_TEST_ALONE";

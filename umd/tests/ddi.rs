@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exported table functions, tried on the shared library as a loader would.
+//! Tests of the exported table functions, called on the shared library as a loader calls them.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
@@ -14,8 +14,8 @@ type Getter = unsafe extern "C" fn(ze_api_version_t, *mut usize) -> ze_result_t;
 /// The value of a word that was never written.
 const CANARY: usize = 0x7a11_ca9a_7a11_ca9a;
 
-/// libze_tally.so of this build; cargo puts it beside the test binaries. (The one in the folder
-/// above is of the last `cargo build`.)
+/// The libze_tally.so of this build, which cargo places beside the test binaries. (The one in the folder
+/// above is from the last `cargo build`.)
 fn library() -> PathBuf {
     let path = std::env::current_exe().unwrap().with_file_name("libze_tally.so");
     assert!(path.exists(), "the build made {}", path.display());
@@ -37,7 +37,8 @@ fn getter(name: &str) -> Getter {
     unsafe { std::mem::transmute::<*mut c_void, Getter>(address) }
 }
 
-/// What the getter of `table` writes at `version`, into a buffer with room behind the table.
+/// Calls the getter of `table` with `version`; returns its result and a buffer, with room behind the table,
+/// into which it wrote.
 fn ask(table: &Table, version: u32) -> (ze_result_t, Vec<usize>) {
     let mut words = vec![CANARY; table.entries.len() + 64];
     // SAFETY: the buffer is longer than the table of any version.
@@ -124,7 +125,7 @@ fn child_with_an_adapter() {
     let path = folder.join("libur_adapter_level_zero_v2.so.0");
     std::fs::write(&path, [0; 4096]).unwrap();
     let file = std::fs::File::open(&path).unwrap();
-    // SAFETY: new pages, which nothing uses, of a file that is not changed.
+    // SAFETY: this maps new pages, which nothing uses, of a file that is not changed.
     let at = unsafe {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
@@ -142,7 +143,7 @@ fn child_with_an_adapter() {
 #[test]
 fn a_null_table_is_refused() {
     for table in tables::all() {
-        // SAFETY: null is what the function has to stand.
+        // SAFETY: the function has to tolerate null.
         let result = unsafe {
             getter(table.getter)(ze_api_version_t::ZE_API_VERSION_1_0, std::ptr::null_mut())
         };
@@ -160,12 +161,12 @@ fn entry(getter: &str, name: &str) -> usize {
 #[test]
 fn what_is_not_implemented_says_so() {
     let result = entry("zetGetTracerExpProcAddrTable", "zetTracerExpCreate");
-    // SAFETY: the type is the function's, less the arguments that are not read.
+    // SAFETY: the type is that of the function, without the arguments, which it does not read.
     let result: extern "C" fn() -> ze_result_t = unsafe { std::mem::transmute(result) };
     assert_eq!(result(), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 }
 
-/// What stands for a function that is not implemented returns a result, which is no handle.
+/// The stub of a function that is not implemented returns a result code, not a handle.
 #[test]
 fn functions_that_return_no_result_are_implemented() {
     let entries = tables::all().flat_map(|table| table.entries);
@@ -177,8 +178,8 @@ fn functions_that_return_no_result_are_implemented() {
     }
 }
 
-/// The API version promises the functions of the core and of the run time that are no extension. Those
-/// of runtime requirements may say that there are none, as they do in Intel's driver, too.
+/// The API version promises all functions of the core and of the runtime that are not extensions. The
+/// functions for runtime requirements may report that there are none, as in Intel's driver.
 #[test]
 fn the_version_that_is_reported_has_its_functions() {
     let requirements = [
@@ -215,7 +216,7 @@ fn every_entry_leads_into_the_driver() {
     for table in tables::all() {
         let words = ask(table, make_version(1, 17)).1;
         for (entry, word) in table.entries.iter().zip(words) {
-            // SAFETY: a structure of pointers, for which null is a value.
+            // SAFETY: the structure consists of pointers, for which null is a valid value.
             let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
             // SAFETY: dladdr only looks the address up.
             assert_ne!(unsafe { libc::dladdr(word as *const c_void, &mut found) }, 0);
@@ -227,7 +228,7 @@ fn every_entry_leads_into_the_driver() {
     }
 }
 
-/// Runs a C program against the installed loader with this driver; its standard output.
+/// Runs a C program with the installed loader and this driver; returns its standard output.
 fn with_loader(name: &str, source: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
@@ -249,7 +250,7 @@ fn with_loader(name: &str, source: &str) -> String {
 
 #[test]
 fn ze_init_through_the_installed_loader_reaches_the_driver() {
-    // The driver's answer is taken from its own table first; the loader has none that is the same.
+    // The driver's own table is queried first, since the loader has no equal one.
     let source = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -277,7 +278,7 @@ int main(void) {
 
 #[test]
 fn the_library_stays_when_its_last_user_closes_it() {
-    // Loader 1.8 closes a driver whose zeInit failed, and calls through its table all the same.
+    // Loader 1.8 closes a driver whose zeInit failed, but still calls through its table.
     let source = r#"
 #include <dlfcn.h>
 #include <level_zero/ze_ddi.h>

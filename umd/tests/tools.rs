@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs tally-info and tally-run, started as users do.
+//! Tests of the programs tally-info and tally-run, started as users start them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ const TRIPLET: &str = "x86_64-linux-gnu";
 
 fn info(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tally-info"));
-    // The user's cache is no affair of a test.
+    // A test must not touch the user's cache.
     command.env("TALLY_CACHE", "0");
     command.env_remove("ZE_AFFINITY_MASK").args(arguments).envs(environment.iter().copied());
     command.output().expect("tally-info starts")
@@ -137,8 +137,8 @@ impl Installed {
         let it = Self { top };
         it.file("lib/libze_tally.so", "");
         fs::create_dir_all(it.top.join("bin")).expect("a folder");
-        // By a process of its own: what this one writes is open in the children that other tests start
-        // meanwhile, and cannot be run until they have closed it.
+        // Copied by a separate process: a file that this process writes is open in the children that other
+        // tests start meanwhile, and cannot be executed until they have closed it.
         let mut copy = Command::new("cp");
         copy.arg(env!("CARGO_BIN_EXE_tally-run")).arg(it.top.join("bin/tally-run"));
         assert!(copy.status().expect("cp is there").success());
@@ -158,7 +158,7 @@ impl Installed {
         path
     }
 
-    /// A folder with a loader that has only this function.
+    /// Makes a folder with a loader that has only this function.
     fn loader(&self, function: &str) -> PathBuf {
         let source = self.file(&format!("{function}.c"), &format!("void {function}(void) {{}}\n"));
         let folder = self.top.join(function);
@@ -169,7 +169,7 @@ impl Installed {
         folder
     }
 
-    /// What scripts/loaders leaves of a suite; answers its folder of libraries.
+    /// Makes the files that scripts/loaders leaves of a suite; returns the folder of its libraries.
     fn unpack(&self, suite: &str) -> PathBuf {
         let libraries = format!("cache/loaders/{suite}/root/usr/lib/{TRIPLET}");
         for name in ["libc.so.6", "libze_loader.so.1", "ld-linux-x86-64.so.2"] {
@@ -246,7 +246,7 @@ fn run_says_what_cannot_be_started() {
 fn run_takes_an_unpacked_loader_only_where_the_systems_does_not_do() {
     let it = Installed::new("chooses");
     let (old, new) = (it.loader("zeInit"), it.loader("zeInitDrivers"));
-    // The dynamic linker looks no further than a library that is broken.
+    // The dynamic linker does not search further after a broken library.
     let broken = it.file("broken/libze_loader.so.1", "").parent().map(Path::to_owned);
     let broken = broken.expect("it lies in a folder");
     let python = it.script("python3", "");
@@ -255,7 +255,7 @@ fn run_takes_an_unpacked_loader_only_where_the_systems_does_not_do() {
     let print = |program: &Path, libraries: &Path| {
         stdout(&it.run(&["--print", program.to_str().expect("UTF-8")], libraries))
     };
-    // SYCL would crash with an old one; who knows better says so.
+    // SYCL would crash with an old one; users who know better can say so.
     for program in [&python, &sycl] {
         let program = program.to_str().expect("UTF-8");
         let output = it.run(&["--print", program], &old);
@@ -379,7 +379,7 @@ fn run_gives_the_newer_loader_to_a_program_that_opens_the_systems_by_its_full_na
         fs::remove_file(&to).expect("a file of the test's");
         symlink(from, to).expect("its folder is there");
     };
-    // This system's own dynamic linker will do.
+    // This system's own dynamic linker is sufficient.
     link(Path::new("/lib64/ld-linux-x86-64.so.2"), sid.join("ld-linux-x86-64.so.2"));
     link(Path::new("/lib/x86_64-linux-gnu/libc.so.6"), sid.join("libc.so.6"));
     let newer = it.loader("inNoSystemsLoader").join("libze_loader.so.1");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters: the 64-bit words that in-order lists, queues and recordings count their progress in,
-//! and the pool that they come from.
+//! Counters: the 64-bit words in which in-order lists, queues and recordings count their progress, and
+//! the pool from which they are allocated.
 //!
-//! A counter only grows, also from one owner to the next: a pair {address, value} that was reached
-//! stays reached, and may be given to anybody. So the memory of counters is not given back as long
-//! as a list, a queue or an event of the VM exists, a new owner goes on from the last value, and a
-//! counter with a reserved value that will not be reached is *retired*: it gets no new owner.
+//! A counter only grows, even from one owner to the next: a pair {address, value} that was reached stays
+//! reached and may be passed on freely. So the memory of counters is not freed as long as a list, a queue
+//! or an event of the VM exists, a new owner continues from the last value, and a counter with a reserved
+//! value that will not be reached is *retired*: it gets no new owner.
 //! (`uapi/UAPI.md`, "Counters and recordings".)
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::vm::Vm;
 use crate::vm::heap::Block;
 
-/// A counter and the right to signal it. Dropping it gives it back, or retires it.
+/// A counter and the right to signal it. Dropping it returns the counter to the pool, or retires it.
 #[derive(Debug)]
 pub struct Counter {
     cell: Cell,
@@ -29,13 +29,13 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The word.
+    /// The counter's cell.
     #[inline]
     pub fn cell(&self) -> Cell {
         self.cell
     }
 
-    /// The largest value that was given out or submitted.
+    /// The largest value that was reserved or submitted.
     #[inline]
     pub fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
@@ -47,7 +47,7 @@ impl Counter {
         self.reserved() + 1
     }
 
-    /// Reserves the next value and answers it. Owners do it one at a time.
+    /// Reserves the next value and returns it. Owners do this one at a time.
     #[inline]
     pub fn reserve_next(&self) -> u64 {
         let next = self.next();
@@ -55,14 +55,14 @@ impl Counter {
         next
     }
 
-    /// Reserves all values up to `value`, which is not below the reserved one. Owners do it one at a time.
+    /// Reserves all values up to `value`, which is not below the reserved one. Owners do this one at a time.
     #[inline]
     pub fn reserve(&self, value: u64) {
         debug_assert!(value >= self.reserved());
         self.reserved.store(value, Ordering::Relaxed);
     }
 
-    /// Says that the values reserved above `last` will not be reached.
+    /// Declares that the values reserved above `last` will not be reached.
     pub fn abandon(&self, last: u64) {
         self.pool.exports().abandon(self.cell, last);
     }
@@ -97,9 +97,9 @@ pub struct Counters {
 #[derive(Default, Debug)]
 struct State {
     free: Vec<Cell>,
-    /// Blocks that counters were cut from; never given back as long as the VM is used.
+    /// Blocks from which counters were cut; never freed as long as the VM is used.
     blocks: Vec<Block>,
-    /// Counters that were cut from the last block.
+    /// Number of counters that were cut from the last block.
     cut: u64,
 }
 
@@ -125,7 +125,7 @@ impl Counters {
 impl State {
     fn cut(&mut self, vm: &Arc<Vm>) -> Result<Cell> {
         if self.blocks.is_empty() || self.cut == PER_BLOCK {
-            // A buffer that holds counters only, since other processes may be let read it. New
+            // A buffer that holds only counters, since other processes may get read access to it. New
             // memory is zero.
             let mapping = vm.map_for(BoUse::SharedReadOnly, PER_BLOCK * STRIDE, PAGE)?;
             self.blocks.push(Block::whole(mapping));
@@ -133,12 +133,12 @@ impl State {
         }
         let at = self.cut * STRIDE;
         self.cut += 1;
-        // The waiters word of a cell is chosen by its address within a page: another word of the
-        // cache line in every page, so that more of them are in use.
+        // The waiters word of a cell is chosen by its address within a page. Each page uses another word of
+        // the cache line, so that more of the waiters words are in use.
         let at = at + at / PAGE % (STRIDE / CELL_SIZE) * CELL_SIZE;
         let block = &self.blocks[self.blocks.len() - 1];
-        // SAFETY: the block lives as long as `Shared`, which all that use the cell keep alive, and
-        // counters do not overlap.
+        // SAFETY: the block lives as long as `Shared`, which all users of the cell keep alive, and counters
+        // do not overlap.
         Ok(unsafe { Cell::new(block, at) })
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time limits of the host's waits, and how a wait ends at its limit instead of some time after it.
+//! Time limits of the host's waits, and waits that end at their limit instead of some time after it.
 //!
 //! A sleep ends late: by the kernel's timer slack of 50 µs and by the time until a processor is free.
-//! So a wait leaves its sleep a little before the limit, sees how late that was, sleeps again if there
-//! is time for it, and stays awake for the rest.
+//! So a wait ends its sleep a little before the limit, measures how late it woke, sleeps again if there is
+//! time for it, and stays awake for the rest.
 //!
 //! ```text
 //!  |------------- sleep -------------|~late~|---- sleep ----|~late~|-- awake --|
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 /// The longest time by which the first sleep ends before the limit.
 const LEAD: u64 = 500_000;
-/// The same as a share of the wait, so that time awake stays small beside time asleep.
+/// The same time as a fraction of the wait (1/32), so that time awake stays small compared with time asleep.
 const SHARE: u64 = 32;
-/// The delay with which a sleep ends at best, in nanoseconds.
+/// The smallest delay with which a sleep ends, in nanoseconds.
 const SLACK: u64 = 50_000;
 
-/// A time limit as Level Zero gives it: 0 only asks, the largest value waits without a limit.
+/// A time limit as in Level Zero: 0 only queries, the largest value waits without a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     start: Instant,
@@ -27,12 +27,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// `timeout_ns` from now on.
+    /// The deadline `timeout_ns` from now.
     pub fn after(timeout_ns: u64) -> Self {
         Self { start: Instant::now(), timeout_ns }
     }
 
-    /// The time that is left, in the same form.
+    /// The remaining time, in the form of a time limit.
     pub fn left(&self) -> u64 {
         if self.timeout_ns == u64::MAX {
             return u64::MAX;
@@ -40,7 +40,7 @@ impl Deadline {
         self.timeout_ns.saturating_sub(nanoseconds(self.passed()))
     }
 
-    /// Time since the start.
+    /// The time since the start.
     pub fn passed(&self) -> Duration {
         self.start.elapsed()
     }
@@ -50,12 +50,12 @@ impl Deadline {
 #[derive(Debug)]
 pub struct Approach {
     deadline: Deadline,
-    /// When the next sleep is to end, in nanoseconds before the limit.
+    /// The time before the limit, in nanoseconds, at which the next sleep is to end.
     aim: u64,
 }
 
 impl Approach {
-    /// Makes the approach of a wait that ends at the limit if `precise`, else when its sleep ends.
+    /// Creates the approach of a wait that ends at the limit if `precise`, else when its sleep ends.
     pub fn new(deadline: Deadline, precise: bool) -> Self {
         let lead = LEAD.min(deadline.timeout_ns / SHARE);
         Self { deadline, aim: if precise { lead } else { 0 } }
@@ -66,25 +66,25 @@ impl Approach {
         &self.deadline
     }
 
-    /// The number of nanoseconds to sleep now, in the form of a time limit; `None` when it is too
-    /// late to sleep: then [`Approach::stay`].
+    /// The number of nanoseconds to sleep now, in the form of a time limit. `None` if it is too late to
+    /// sleep: then [`Approach::stay`] follows.
     pub fn sleep(&mut self) -> Option<u64> {
         self.sleep_of(self.deadline.left())
     }
 
-    /// The same when `left` nanoseconds are left.
+    /// [`Approach::sleep`] with `left` nanoseconds remaining.
     fn sleep_of(&mut self, left: u64) -> Option<u64> {
         if left > self.aim || left == u64::MAX {
             return Some(left - self.aim.min(left));
         }
-        // The next sleep will be late by as much as this one.
+        // The next sleep is expected to be as late as this one.
         let late = self.aim - left;
         self.aim = 2 * late + SLACK;
         left.checked_sub(self.aim).filter(|&sleep| sleep >= SLACK)
     }
 
-    /// Stays awake until `met` or the limit; what `met` says in the end. The processor is not offered
-    /// to others: it would come back after their turn, milliseconds later.
+    /// Stays awake until `met` or the limit; returns the last result of `met`. It does not yield the
+    /// processor, which would return only after the other threads' turn, milliseconds later.
     pub fn stay(&self, met: impl Fn() -> bool) -> bool {
         while self.deadline.left() != 0 {
             if met() {
@@ -104,7 +104,7 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A wait of which `left` nanoseconds are left.
+    /// A deadline of which `left` nanoseconds remain.
     fn with_left(timeout_ns: u64, left: u64) -> Deadline {
         let start = Instant::now() - Duration::from_nanos(timeout_ns - left);
         Deadline { start, timeout_ns }
@@ -122,7 +122,7 @@ mod tests {
         let limit = 3_600_000_000_000;
         let mut approach = Approach::new(Deadline::after(limit), true);
         assert_eq!(approach.sleep_of(limit), Some(limit - LEAD));
-        // It was late by all but nothing: there is time for another one.
+        // It was late by next to nothing: there is time for another sleep.
         let sleep = approach.sleep_of(LEAD - 1).expect("there is time");
         assert!(sleep < LEAD, "{sleep}");
         // Nothing is left.

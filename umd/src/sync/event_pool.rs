@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event pools: for regular events the memory of their cells and timestamp slots, which other
-//! processes may share; for counter-based ones only a name for their flags.
+//! Event pools. For regular events a pool is the memory of their cells and timestamp slots, which other
+//! processes may share; for counter-based events it only carries their flags.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::ipc::pool::ImportedPool;
 use crate::log::warn_once;
 use crate::vm::heap::Block;
 
-/// Bytes of an event in its pool: the cell, and the slot in the second half.
+/// Bytes of an event in its pool: the cell, and the timestamp slot in the second half.
 const STRIDE: u64 = 64;
 const SLOT: u64 = STRIDE / 2;
 
@@ -27,9 +27,9 @@ pub struct EventPool {
     id: u64,
     count: u32,
     memory: Memory,
-    /// By place, how many regular events it holds.
+    /// Number of regular events in each place.
     taken: Mutex<Vec<u32>>,
-    /// Other processes may have events in it.
+    /// Whether other processes may have events in it.
     shared: AtomicBool,
     destroyed: AtomicBool,
 }
@@ -37,11 +37,11 @@ pub struct EventPool {
 /// The memory of the cells.
 #[derive(Debug)]
 enum Memory {
-    /// Nowhere: counter-based events have none in a pool.
+    /// None: counter-based events have no memory in a pool.
     None,
-    /// Here. `None` once it is given back.
+    /// Memory of this process. `None` once it is freed.
     Own(Option<Block>, Arc<Shared>),
-    /// In another process.
+    /// Memory of another process.
     Imported(ImportedPool),
 }
 
@@ -53,8 +53,7 @@ pub struct PoolPlace {
 }
 
 impl EventPool {
-    /// A pool of regular events, none of them signalled. With `shareable` its memory holds nothing
-    /// else.
+    /// A pool of regular events, none of them signalled. With `shareable` its buffer holds nothing else.
     ///
     /// # Errors
     /// Those of the heap.
@@ -91,23 +90,23 @@ impl EventPool {
         })
     }
 
-    /// Bytes of the events of a pool.
+    /// Size in bytes of the memory for a pool's events.
     pub fn bytes(count: u32) -> u64 {
         u64::from(count) * STRIDE
     }
 
-    /// Identifies the pool in this process; never reused.
+    /// The id of the pool in this process; never reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The buffer of a shareable pool. From now on other processes may have events in it.
+    /// Returns the buffer of a shareable pool. From now on other processes may have events in it.
     pub fn share(&self) -> u32 {
         self.shared.store(true, Ordering::Relaxed);
         self.block().bo()
     }
 
-    /// The other process, if the pool is one's.
+    /// The exporting process, if the pool is imported.
     pub fn import(&self) -> Option<&Imported> {
         match &self.memory {
             Memory::Imported(import) => Some(import.imported()),
@@ -120,20 +119,20 @@ impl EventPool {
         Self::cells_of(self.block(), self.count)
     }
 
-    /// The cells of a pool in `block`, as long as which they live. They all lie in it.
+    /// The cells of a pool in `block`, which has to contain them all. They live as long as the block.
     pub fn cells_of(block: &Block, count: u32) -> Vec<Cell> {
         assert!(Self::bytes(count) <= block.size(), "a pool is larger than its memory");
-        // SAFETY: the offsets lie in the block; that it is kept is said above, and a pool's memory
-        // is used for nothing else in such places.
+        // SAFETY: the offsets lie in the block; the cells live as long as it, as documented above, and these
+        // places of a pool's memory are used for nothing else.
         (0..count).map(|index| unsafe { Cell::new(block, Self::offset(index)) }).collect()
     }
 
-    /// Events that fit in.
+    /// Number of events that the pool can hold.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Its handle was destroyed: events that are left may not be used any more.
+    /// Notes that the handle was destroyed: remaining events may not be used any more.
     pub fn destroy(&self) {
         self.destroyed.store(true, Ordering::Relaxed);
     }
@@ -144,22 +143,22 @@ impl EventPool {
         self.destroyed.load(Ordering::Relaxed)
     }
 
-    /// Takes a place for a regular event and its cell, not signalled, or, once the pool is shared,
-    /// in the state that it has.
+    /// Takes a place for a regular event. Its cell is not signalled; once the pool is shared, the cell keeps
+    /// its state.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: beyond the pool.
+    /// INVALID_ARGUMENT: the index is beyond the pool.
     pub fn place(self: &Arc<Self>, index: u32) -> Result<PoolPlace> {
         self.check(index)?;
         let held = {
             let mut taken = self.taken();
             let held = taken[index as usize];
-            // Each one has a handle, and memory ends long before that many.
+            // Each event has a handle, and memory runs out long before the count saturates.
             taken[index as usize] = held.saturating_add(1);
             held
         };
-        // The specification leaves it to the application. With Intel's driver, too, they are one event
-        // with several handles then.
+        // The specification leaves this to the application. With Intel's driver, too, they are then one
+        // event with several handles.
         if held != 0 {
             warn_once!(
                 "desc->index: place {index} of the pool holds another event, which is not destroyed; \
@@ -170,7 +169,7 @@ impl EventPool {
         if !self.shared.load(Ordering::Relaxed) {
             place.cell().store(0);
         }
-        // Else another process may have signalled it already, and this one is to see it.
+        // Otherwise another process may have signalled it already, which has to stay visible here.
         Ok(place)
     }
 
@@ -186,7 +185,7 @@ impl EventPool {
         Err(Error::invalid(format!("desc->index: {index} in a pool of {count} events")))
     }
 
-    /// Index and cell of the event whose cell is at an address.
+    /// The index and the cell of the event whose cell is at an address.
     pub fn find(&self, address: u64) -> Option<(u32, Cell)> {
         if matches!(self.memory, Memory::None) {
             return None;
@@ -199,14 +198,14 @@ impl EventPool {
     /// The cell of an event, which lives as long as the pool. `index` lies in the pool.
     #[inline]
     fn cell(&self, index: u32) -> Cell {
-        // SAFETY: a user of the cell keeps the event, and with it its place and the pool, or the
-        // pool itself; the place is used for nothing but such cells.
+        // SAFETY: a user of the cell keeps the event, and with it its place and the pool, or the pool itself;
+        // the place is used for nothing but such cells.
         unsafe { Cell::new(self.block(), Self::offset(index)) }
     }
 
-    /// The cell of an event.
+    /// The offset of an event's cell in the pool.
     fn offset(index: u32) -> u64 {
-        // The waiters word is chosen by the address within a page: use all words of the first half.
+        // The waiters word is chosen by the address within a page, so all words of the first half are used.
         let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
         u64::from(index) * STRIDE + word
     }
@@ -219,7 +218,7 @@ impl EventPool {
         match &self.memory {
             Memory::Own(Some(block), _) => block,
             Memory::Imported(import) => import.imported().block(),
-            // Places exist only in pools of regular events, which have memory until they end.
+            // Places exist only in pools of regular events, which have memory until they are dropped.
             Memory::Own(None, _) | Memory::None => unreachable!("a place in a pool without memory"),
         }
     }
@@ -253,8 +252,8 @@ impl PoolPlace {
 
 impl Drop for EventPool {
     fn drop(&mut self) {
-        // Commands that wait for its events, or signal them, should be complete by now. Where an
-        // application destroys too early they must not write into what the memory becomes.
+        // Commands that wait for its events or signal them should be complete by now. If an application
+        // destroys the pool too early, they must not write to memory that has been reused.
         if let Memory::Own(memory, shared) = &mut self.memory
             && let Some(memory) = memory.take()
         {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of the application that lists call (`zeCommandListAppendHostFunction`).
 //!
-//! Each append has a cell, and all of a VM share a doorbell. The device stores REQUESTED in the cell,
-//! rings the doorbell, and parks the list until the cell holds DONE; a thread of the driver that
-//! sleeps at the doorbell calls the function and stores that. Last the device stores IDLE again, so
-//! that the next execution of a recording finds the cell as the first one did.
+//! Each append has a cell, and all appends of a VM share a doorbell. The device stores REQUESTED in the
+//! cell, rings the doorbell, and parks the list until the cell holds DONE; a thread of the driver that
+//! sleeps at the doorbell calls the function and stores DONE. Finally the device stores IDLE again, so
+//! that the next execution of a recording finds the cell in the same state as the first one.
 //!
 //! There is one such thread for each VM, started by the first append: functions are called one at a
-//! time, never on a worker of the device and never with a lock of the driver held.
+//! time, never on a worker of the device and never while a lock of the driver is held.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,7 +29,7 @@ pub const REQUESTED: u64 = 1;
 /// The function has returned.
 pub const DONE: u64 = 2;
 
-/// Pause before a thread that could not sleep looks again.
+/// The pause before a thread that could not sleep checks again.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// The application's function and its argument.
@@ -41,13 +41,13 @@ pub struct Callback {
     pub data: *mut c_void,
 }
 
-// SAFETY: the pointer is only handed to the function, which the application has written to be
-// called on a thread of the driver's.
+// SAFETY: the pointer is only passed to the function, which the application has provided to be called on
+// a thread of the driver.
 unsafe impl Send for Callback {}
 // SAFETY: as above.
 unsafe impl Sync for Callback {}
 
-/// One append. The list keeps it as long as the device may ask for it.
+/// One append. The list keeps it as long as the device may request it.
 pub struct HostFunction {
     callback: Callback,
     cell: Cell,
@@ -59,7 +59,7 @@ pub struct HostFunction {
 }
 
 impl HostFunction {
-    /// The cell in which the device asks, and finds the answer.
+    /// The cell in which the device makes its request and finds the answer.
     pub fn cell(&self) -> Cell {
         self.cell
     }
@@ -69,7 +69,7 @@ impl HostFunction {
         self.callback
     }
 
-    /// The cell that the device adds 1 to, to wake the thread.
+    /// The cell to which the device adds 1 to wake the thread.
     pub fn doorbell(&self) -> Cell {
         self.doorbell
     }
@@ -79,14 +79,14 @@ impl HostFunction {
 pub struct Service {
     vm: Arc<Vm>,
     doorbell: Cell,
-    /// 1: the thread is to end.
+    /// 1 if the thread is to end.
     end: Cell,
     calls: Arc<Calls>,
-    /// The memory of both cells, and of the thread's.
+    /// The memory of both cells, which the thread keeps too.
     _block: Arc<Block>,
 }
 
-/// The functions that the device may ask for.
+/// The functions that the device may request.
 #[derive(Default)]
 struct Calls(Mutex<Vec<Weak<HostFunction>>>);
 
@@ -100,11 +100,11 @@ impl Service {
     /// Starts the thread.
     ///
     /// # Errors
-    /// OUT_OF_HOST_MEMORY: no thread; the heap's.
+    /// OUT_OF_HOST_MEMORY: no thread can be started. Those of the heap.
     pub fn start(vm: &Arc<Vm>) -> Result<Arc<Self>> {
         let block = Arc::new(vm.heap().alloc(64, 64)?);
-        // SAFETY: the service, each function through it, and the thread keep the block, in which
-        // nothing else is; both places are aligned.
+        // SAFETY: the service, each function through it, and the thread keep the block, which contains nothing
+        // else; both places are aligned.
         let (doorbell, end) = unsafe { (Cell::new(&block, 0), Cell::new(&block, 8)) };
         doorbell.store(0);
         end.store(0);
@@ -122,13 +122,13 @@ impl Service {
         Ok(service)
     }
 
-    /// A function that a list will call.
+    /// Registers a function that a list will call.
     ///
     /// # Errors
-    /// The heap's.
+    /// Those of the heap.
     pub fn register(self: &Arc<Self>, callback: Callback) -> Result<Arc<HostFunction>> {
         let block = self.vm.heap().alloc(8, 8)?;
-        // SAFETY: the function keeps the block, in which nothing else is.
+        // SAFETY: the function keeps the block, which contains nothing else.
         let cell = unsafe { Cell::new(&block, 0) };
         cell.store(IDLE);
         let (doorbell, service) = (self.doorbell, self.clone());
@@ -148,7 +148,7 @@ impl Drop for Service {
     }
 }
 
-/// The thread, and what it needs of its own: the service may go at any time.
+/// The thread with all that it needs itself, since the service may be dropped at any time.
 struct Thread {
     vm: Arc<Vm>,
     doorbell: Cell,
@@ -158,20 +158,20 @@ struct Thread {
 }
 
 impl Thread {
-    /// Calls what is asked for, then sleeps until the doorbell rings.
+    /// Calls the requested functions, then sleeps until the doorbell rings.
     fn serve(&self) {
         loop {
             let rung = self.doorbell.load();
             for call in self.asked() {
                 let Callback { function, data } = call.callback;
                 self.vm.refresh_host();
-                // SAFETY: the application has passed the function to be called with this argument.
+                // SAFETY: the application has provided the function to be called with this argument.
                 unsafe { function(data) };
                 self.vm.flush_host();
                 call.cell.store(DONE);
                 wake(&self.vm, call.cell);
             }
-            // A lost VM asks for nothing any more.
+            // A lost VM requests nothing any more.
             if !self.sleep(rung + 1) || self.end.reached(1) {
                 return;
             }
@@ -184,8 +184,8 @@ impl Thread {
         alive.filter(|it| it.cell.load() == REQUESTED).collect()
     }
 
-    /// Sleeps until the doorbell has this value, the end has come, or sleep is not to be had; false if the
-    /// VM is lost. Not one of the waits that the hang report looks at: it lasts as long as the VM.
+    /// Sleeps until the doorbell has this value, the thread is to end, or sleeping fails; false if the VM is
+    /// lost. The hang report does not cover this wait, since it lasts as long as the VM.
     fn sleep(&self, doorbell: u64) -> bool {
         let entries =
             [(self.doorbell, doorbell), (self.end, 1)].map(|(cell, value)| SemWaitEntry {
@@ -203,12 +203,12 @@ impl Thread {
             ..Default::default()
         };
         loop {
-            // SAFETY: the entries lie there until the call returns.
+            // SAFETY: the entries exist until the call returns.
             match unsafe { self.vm.backend().sem_wait(&mut wait) } {
                 Ok(()) => return true,
                 Err(Errno::Interrupted) => {}
                 Err(Errno::Io | Errno::NoEntry | Errno::NoDevice) => return false,
-                // Such as memory that runs short for a moment: lists go on waiting for the thread.
+                // For example, memory is short for a moment: lists still wait for the thread.
                 Err(errno) => {
                     log::warn!("SEM_WAIT for host functions: {}", errno.name());
                     std::thread::sleep(AGAIN);

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands in flight that make writes of the device visible to the host, where that does not happen by
-//! itself (`vm::views`): barriers, and signals of events with the host's scope.
+//! Commands in flight that make writes of the device visible to the host where that is not automatic
+//! (`vm::views`): barriers, and signals of events with host scope.
 //!
-//! A thread that has waited for one of them sees the writes before it, also through events without a scope. A list's
-//! commands are not told apart: as long as one publishes and is not complete, every wait for an event
-//! counts as one for it.
+//! A thread that has waited for one of them sees the writes before it, even through events without a
+//! scope. A list's commands are not distinguished: as long as one of them publishes and is not complete,
+//! every wait for an event counts as a wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::cell::Cell;
 
-/// For the address of each list's counter: its value when the last of them is complete.
+/// By the address of each list's counter, the value at which the last of its publishing commands is
+/// complete.
 #[derive(Default)]
 pub struct Publications(Mutex<BTreeMap<u64, (Cell, u64)>>);
 
 impl Publications {
-    /// One is complete when `cell`, which lives as long as this, holds `value`.
+    /// Adds a command that is complete when `cell`, which lives as long as this, holds `value`.
     pub fn add(&self, cell: Cell, value: u64) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(cell.va(), (cell, value));
     }
 
-    /// Whether there are any. Those that are complete are forgotten: the caller lets the host see.
+    /// Whether there are any. Complete ones are removed, since the caller then makes the writes visible to the
+    /// host.
     pub fn take(&self) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let any = !all.is_empty();
@@ -40,7 +42,7 @@ mod tests {
     fn each_counts_until_it_was_complete_at_a_wait() {
         let (_, vm) = fake();
         let block = vm.heap().alloc(16, 8).expect("room");
-        // SAFETY: the block outlives both, and nothing else is in it.
+        // SAFETY: the block outlives both cells and contains nothing else.
         let [first, second] = [0, 8].map(|offset| unsafe { Cell::new(&block, offset) });
         let all = Publications::default();
         assert!(!all.take());

@@ -2,7 +2,7 @@
 //! Recordings: the values that the commands of a regular list reserve, over all executions of the list.
 //!
 //! Execution *n* raises the counter from b(n) to b(n) + signals; b(n) = b(n-1) + signals, and b(1)
-//! is fixed when the recording is made. So a signal {recording, k} has a value before anything is
+//! is fixed when the recording is created. So a signal {recording, k} has a value before anything is
 //! submitted, and nothing is patched between executions. (`device/SPEC.md`, chapter 8.)
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use super::cell::Cell;
 use super::counter::Counter;
 
-/// No execution was submitted yet.
+/// The base of a recording of which no execution was submitted yet.
 const NONE: u64 = u64::MAX;
 
 /// The reserved values of one recording. The list owns the packets; events and waits share this.
@@ -19,14 +19,14 @@ const NONE: u64 = u64::MAX;
 pub struct Recording {
     counter: Arc<Counter>,
     first: u64,
-    /// Base of the latest submitted execution, or [`NONE`].
+    /// The base of the latest submitted execution, or [`NONE`].
     latest: AtomicU64,
     signals: AtomicU32,
-    /// Whether an event was given {recording, k}, so that something may wait for a reserved value.
+    /// Whether an event was set to {recording, k}, so that something may wait for a reserved value.
     exposed: AtomicBool,
-    /// The list was reset or destroyed: there will be no further execution.
+    /// Whether the list was reset or destroyed, so that there will be no further execution.
     over: AtomicBool,
-    /// A graph is captured into it, which will never be executed itself.
+    /// Whether a graph is captured into it; it is then never executed itself.
     captured: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Recording {
         })
     }
 
-    /// It is what a graph is captured into.
+    /// Notes that a graph is captured into it.
     pub fn capture(&self) {
         self.captured.store(true, Ordering::Relaxed);
     }
@@ -54,13 +54,13 @@ impl Recording {
         self.captured.load(Ordering::Relaxed)
     }
 
-    /// The capture has ended, and no event names it any more.
+    /// Notes that the capture has ended and no event names the recording any more.
     pub fn release(&self) {
         self.captured.store(false, Ordering::Relaxed);
         self.exposed.store(false, Ordering::Relaxed);
     }
 
-    /// Makes the recording of a copy of the list: as many signals, on another counter.
+    /// Creates the recording of a copy of the list: the same number of signals, on another counter.
     pub fn again(&self, counter: Arc<Counter>) -> Arc<Self> {
         let copy = Self::new(counter);
         copy.signals.store(self.signals(), Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Recording {
         &self.counter
     }
 
-    /// Signals so far; the number of the next one is one more.
+    /// Number of signals so far; the number of the next one is one more.
     #[inline]
     pub fn signals(&self) -> u32 {
         self.signals.load(Ordering::Relaxed)
@@ -87,7 +87,7 @@ impl Recording {
         k
     }
 
-    /// Takes back signals beyond the first `signals`: an append failed.
+    /// Removes signals beyond the first `signals`, because an append failed.
     pub fn truncate(&self, signals: u32) {
         self.signals.store(signals, Ordering::Relaxed);
     }
@@ -122,7 +122,7 @@ impl Recording {
         base != NONE && !self.counter.cell().reached(base + u64::from(self.signals()))
     }
 
-    /// Base of the next execution, which is submitted with this. Callers hold the list's lock.
+    /// Submits the next execution and returns its base. Callers hold the list's lock.
     pub fn submit(&self) -> u64 {
         let signals = u64::from(self.signals());
         let base = match self.latest.load(Ordering::Relaxed) {
@@ -134,8 +134,8 @@ impl Recording {
         base
     }
 
-    /// Ends the recording: the list was reset or destroyed. Answers whether the counter may go on
-    /// in a new recording: not if something may wait for signals that will never happen.
+    /// Ends the recording, because the list was reset or destroyed. Returns whether a new recording may use
+    /// the counter: it may not if something may wait for signals that will never happen.
     pub fn end(&self) -> bool {
         self.over.store(true, Ordering::Release);
         if self.is_submitted() || !self.exposed.load(Ordering::Relaxed) {
@@ -146,7 +146,7 @@ impl Recording {
         false
     }
 
-    /// Whether its signals will never come: it ended without an execution.
+    /// Whether its signals will never happen, because it ended without an execution.
     pub fn is_dead(&self) -> bool {
         self.over.load(Ordering::Acquire) && !self.is_submitted()
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lock of one word, uncontended in any correct program.
 //!
-//! Level Zero has its callers use a list from one thread at a time, and two threads meet at an event
-//! only if one uses it while another appends with it. So all that counts is what a free lock costs: a
-//! mutex takes two atomic exchanges, this takes one. A thread that finds it taken spins, then
-//! yields, then sleeps for short times: an unlock wakes no thread.
+//! Level Zero requires its callers to use a list from one thread at a time, and two threads contend for an
+//! event only if one uses it while another appends with it. So only the cost of a free lock matters: a
+//! mutex takes two atomic exchanges, this takes one. A thread that finds it taken spins, then yields, then
+//! sleeps for short times: an unlock wakes no thread.
 //!
-//! Mostly what is done under it is short: an event's is a few words. A list's is as long as the append
-//! of a command, which may wait for room in its ring, or a clone of the list, which copies it all;
-//! another thread that uses the same list meanwhile waits as long, in naps, and burns no processor.
+//! Its critical sections are mostly short: an event's covers a few words. A list's is as long as the
+//! append of a command, which may wait for room in its ring, or a clone of the list, which copies all of
+//! it; another thread that uses the same list meanwhile waits in naps and burns no processor.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -17,25 +17,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, hint, thread};
 
-/// Tries before the holder is assumed to have been preempted.
+/// Number of tries before the holder is assumed to have been preempted.
 const TRIES: u32 = 64;
-/// Offers of the processor before the holder is assumed to be at something longer.
+/// Number of yields before the holder is assumed to be in a longer critical section.
 const OFFERS: u32 = 64;
-/// A nap then.
+/// The length of a sleep after that.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A value that one thread at a time looks at.
+/// A value that one thread at a time can access.
 pub struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: a guard gives one thread at a time access to the value.
+// SAFETY: guards give access to the value to one thread at a time.
 unsafe impl<T: Send> Send for SpinLock<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// The right to the value of a [`SpinLock`] until it is dropped.
+/// Exclusive access to the value of a [`SpinLock`], until it is dropped.
 pub struct SpinGuard<'a, T>(&'a SpinLock<T>, PhantomData<&'a mut T>);
 
 impl<T> SpinLock<T> {
@@ -44,7 +44,7 @@ impl<T> SpinLock<T> {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock. Who has it does not come back here.
+    /// Takes the lock. The holder must not take it again.
     #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         if self.held.swap(true, Ordering::Acquire) {
@@ -53,13 +53,13 @@ impl<T> SpinLock<T> {
         SpinGuard(self, PhantomData)
     }
 
-    /// The value; the exclusive reference needs no lock.
+    /// The value; an exclusive reference needs no lock.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// Runs `f` with the value. `f` does not come back here.
+    /// Runs `f` with the value. `f` must not take the lock again.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock())
@@ -88,7 +88,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the only one, and its maker has taken the lock.
+        // SAFETY: the guard is the only one, and its creator has taken the lock.
         unsafe { &*self.0.value.get() }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Timestamps: where a command's times are written, and who keeps that place.
+//! Timestamps: the slot for a command's times, and the ownership of its memory.
 
 use std::ptr;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use tally_uapi::packet::TimestampSlot;
 
 use crate::submit::arena::Chunk;
 
-/// A slot for the times of one command, and the memory that it lies in.
+/// A slot for the times of one command, and the memory that contains it.
 ///
-/// Events share the slot of the append that they name; it is used again only when none does and the
+/// Events share the slot of the append that they name. It is reused only when no event shares it and the
 /// command is complete.
 #[derive(Clone, Debug)]
 pub struct Timestamp {
@@ -30,12 +30,12 @@ impl Timestamp {
         self.va
     }
 
-    /// The memory that it lies in.
+    /// The memory that contains it.
     pub fn chunk(&self) -> Arc<Chunk> {
         self.chunk.clone()
     }
 
-    /// The times. All zero, or of an earlier use, before the command is complete.
+    /// The times. Before the command is complete they are all zero or those of an earlier use.
     pub fn read(&self) -> TimestampSlot {
         debug_assert!(self.chunk.holds(self.va, size_of::<TimestampSlot>() as u64));
         // SAFETY: the slot lies in the chunk, which this keeps mapped; any bits are a slot, and the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits of the host: a look, a short spin, then sleep in the kernel.
+//! Waits of the host: a check, a short spin, then sleep in the kernel.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -18,12 +18,12 @@ use crate::vm::Vm;
 const SPIN: Duration = Duration::from_micros(20);
 /// The part of that time in which it does not yield its processor.
 const CLOSE: Duration = Duration::from_micros(2);
-/// Longest sleep at the word of another process.
+/// The longest sleep on the word of another process.
 const NAP: Duration = Duration::from_millis(100);
-/// First and last pause between two reads of memory that has no signal.
+/// The first and the longest pause between two reads of memory that has no signal.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
-/// Has a wait reported that lasts too long, once.
+/// Reports a wait that lasts too long, once.
 pub struct Suspicion(Option<Deadline>);
 
 impl Suspicion {
@@ -33,12 +33,12 @@ impl Suspicion {
         Self(limit.map(Deadline::after))
     }
 
-    /// Nanoseconds until it is to be reported; `None`: reports are off, or it was reported.
+    /// Nanoseconds until the wait is to be reported; `None`: reports are off, or it was reported.
     pub fn left(&self) -> Option<u64> {
         self.0.map(|it| it.left())
     }
 
-    /// Tells it.
+    /// Reports the wait.
     #[cold]
     pub fn tell(&mut self, waiting: Waiting) {
         if let Some(deadline) = self.0.take() {
@@ -47,10 +47,10 @@ impl Suspicion {
     }
 }
 
-/// Waits until `cell` holds at least `value`; false when the time passes first.
+/// Waits until `cell` holds at least `value`; false if the time passes first.
 ///
 /// # Errors
-/// DEVICE_LOST when the VM is lost and the cell is not there yet.
+/// DEVICE_LOST if the VM is lost and the cell does not have the value yet.
 pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     if cell.reached(value) {
         if timeout_ns == u64::MAX {
@@ -67,8 +67,8 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
     sleep_on(vm, &[(cell, value)], after_spin(timeout_ns), true)
 }
 
-/// Does the same as [`host_wait`] without a spin, neither before the sleep nor at its end, for
-/// callers that would rather spare the processor than time.
+/// Does the same as [`host_wait`] without a spin, neither before the sleep nor at its end, for callers
+/// that prefer saving processor time to a short delay.
 ///
 /// # Errors
 /// Those of [`host_wait`].
@@ -82,7 +82,7 @@ pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     sleep_on(vm, &[(cell, value)], timeout_ns, false)
 }
 
-/// A wait that does not wait. It costs no system call; a loss shows when it was noticed.
+/// A wait with a time limit of 0. It costs no system call and reports a loss only once that was noticed.
 fn ask(vm: &Vm, cell: Cell, value: u64) -> Result<bool> {
     if vm.is_lost() {
         return sleep_on(vm, &[(cell, value)], 0, false);
@@ -91,8 +91,8 @@ fn ask(vm: &Vm, cell: Cell, value: u64) -> Result<bool> {
     Ok(cell.reached(value))
 }
 
-/// Does the same as [`host_wait`], but also ends when the second cell holds its value. It spins
-/// first if `spins`.
+/// Does the same as [`host_wait`], but also ends when the second cell holds its value. Spins first if
+/// `spins`.
 ///
 /// # Errors
 /// Those of [`host_wait`].
@@ -112,8 +112,8 @@ pub fn wait_or_end(
 }
 
 /// Does the same as [`wait_or_end`] for a counter that only another process signals. It sleeps on the
-/// word itself, where that process wakes it without a message to the thread that hears notes. Ends soon
-/// in any case, for the caller to see whether that process still exists.
+/// word itself, where that process wakes it without a message to the thread that receives notes. It ends
+/// soon in any case, so that the caller can check whether that process still exists.
 ///
 /// # Errors
 /// Those of [`host_wait`].
@@ -137,8 +137,8 @@ pub fn nap(vm: &Vm, cell: Cell, value: u64, approach: &mut Approach, spins: bool
     Ok(met())
 }
 
-/// Sleeps until one of the cells, at most two, holds its value; false when the time passes first, soon
-/// after it did if `precise`. The first is what is waited for.
+/// Sleeps until one of the cells, at most two, holds its value; false if the time passes first, with
+/// little delay if `precise`. The first cell is the one that the caller waits for.
 fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> Result<bool> {
     let mut approach = Approach::new(Deadline::after(timeout_ns), precise);
     let mut entries = [SemWaitEntry::default(); 2];
@@ -163,15 +163,15 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
     let waiting = || Waiting::Cell { address: cells[0].0.va(), value: cells[0].1 };
     let _noted = host_waits::note(waiting());
     let mut suspicion = Suspicion::of(timeout_ns);
-    // The kernel is asked once in any case: it knows of a loss.
+    // The kernel is called once in any case, since it knows of a loss.
     let mut sleep = approach.sleep().unwrap_or(0);
     loop {
         wait.timeout_ns = absolute(suspicion.left().map_or(sleep, |limit| limit.min(sleep)));
-        // SAFETY: `count` entries lie there, until the call returns.
+        // SAFETY: the `count` entries exist until the call returns.
         match unsafe { vm.backend().sem_wait(&mut wait) } {
             Ok(()) => {
-                // The kernel has looked by a mapping of its own. What was written before the signal is
-                // visible to who reads the word where the device wrote it.
+                // The kernel has read the word through a mapping of its own. The writes before the signal are
+                // visible to a thread that reads the word where the device wrote it.
                 cells.iter().for_each(|(cell, _)| _ = cell.load());
                 return Ok(true);
             }
@@ -190,8 +190,8 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
     }
 }
 
-/// Waits for memory of the user's. It may change without a signal, so this reads it again and again.
-/// It spins first if `spins`.
+/// Waits for the user's memory. It may change without a signal, so this polls it. Spins first if
+/// `spins`.
 ///
 /// # Errors
 /// DEVICE_LOST when the VM is lost.
@@ -208,7 +208,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     let mut suspicion = Suspicion::of(timeout_ns);
     let mut pause = PAUSE.0;
     loop {
-        // Before the end is looked for: a thread that wakes late may have missed both.
+        // Before the check for the time limit: a thread that wakes late may have missed both.
         if suspicion.left() == Some(0) {
             suspicion.tell(Waiting::Cell { address, value });
         }
@@ -227,9 +227,9 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
 /// Spins for a while until the cell has its value; a wait without a limit helps the device meanwhile.
 fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
     let met = || cell.reached(value);
-    // A command that turns out long would keep the thread beyond a limit.
+    // A long command would keep the thread beyond a limit.
     if timeout_ns == u64::MAX && host_waits::limit_ns().is_none() {
-        // The time that a worker which is awake takes to see a packet.
+        // The time within which a worker that is awake sees a packet.
         for _ in 0..16 {
             if met() {
                 vm.backend().end_wait();
@@ -246,7 +246,8 @@ fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
     spin(met, timeout_ns)
 }
 
-/// Looks closely for 2 µs, then offers the processor between looks: what is waited for may need it.
+/// Polls continuously for 2 µs, then yields the processor between reads, since the work that is waited
+/// for may need it.
 fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
     let limit = SPIN.min(Duration::from_nanos(timeout_ns));
     let start = Instant::now();
@@ -267,7 +268,7 @@ fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
     }
 }
 
-/// The rest of a time limit after [`spin`] has looked in vain.
+/// The rest of a time limit after an unsuccessful [`spin`].
 fn after_spin(timeout_ns: u64) -> u64 {
     match timeout_ns {
         u64::MAX => timeout_ns,

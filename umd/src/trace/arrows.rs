@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which signal ended which wait.
+//! Finds the signal that ended each wait.
 //!
-//! Signals and waits come from several sources, in no order. A wait was ended by the first signal of its
-//! cell, of at least its value, that came while it lasted.
+//! Signals and waits arrive from several sources in no particular order. A wait was ended by the first
+//! signal of its cell that had at least its value and happened while it lasted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const SLACK_NS: u64 = 50_000;
 /// The time for which a signal may stay unseen after the wait that it ended was noted.
 const LATE_NS: u64 = 1_000_000_000;
-/// Signals of a cell that are kept, and cells.
+/// Number of signals that are kept per cell, and number of cells.
 const SIGNALS: usize = 1024;
 const CELLS: usize = 16_384;
 
@@ -23,11 +23,11 @@ pub(super) struct Point {
     pub(super) at: u64,
 }
 
-/// A cell is given a value.
+/// A write of a value to a cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     pub(super) cell: u64,
-    /// None: it is added to, and any wait may be met.
+    /// `None`: the signal adds to the cell, and any wait may be met.
     pub(super) value: Option<u64>,
     pub(super) from: Point,
 }
@@ -46,7 +46,7 @@ pub(super) struct Wait {
 pub(super) struct Arrows {
     signals: HashMap<u64, VecDeque<Signal>>,
     waits: Vec<Wait>,
-    /// Arrows that were drawn lately: a host wait that first spins and then sleeps is two.
+    /// Arrows that were drawn lately, since a host wait that first spins and then sleeps is recorded as two.
     drawn: HashSet<(u64, u64, u32, u64)>,
     newest: u64,
 }
@@ -65,7 +65,7 @@ impl Arrows {
         if all.len() == SIGNALS {
             all.pop_front();
         }
-        // Threads of the device hand over what they did at the same time in any order.
+        // Threads of the device hand over simultaneous signals in any order.
         let place = all.iter().rposition(|it| it.from.at <= signal.from.at).map_or(0, |it| it + 1);
         all.insert(place, signal);
     }
@@ -75,8 +75,8 @@ impl Arrows {
         self.waits.push(wait);
     }
 
-    /// The arrows whose both ends are known by now. Waits that no signal came for are forgotten, all of
-    /// them if it is `over`.
+    /// The arrows of which both ends are known. Waits for which no signal arrived in time are dropped, all of
+    /// them if the trace is `over`.
     pub(super) fn take(&mut self, over: bool) -> Vec<(Point, Point)> {
         let mut found = Vec::new();
         let oldest = self.newest.saturating_sub(LATE_NS);

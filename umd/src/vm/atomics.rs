@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The access attributes for atomics that programs set on their memory (`zeMemSetAtomicAccessAttributeExp`).
 //!
-//! It has no effect, since host and device have the same atomics on all memory that both reach; it is
-//! kept to be answered. An allocation keeps its own. Memory of the system is in no allocation that the
-//! driver knows of, so there it belongs to addresses, and stays when the program frees what was there.
+//! They have no effect, since host and device have the same atomics on all memory that both reach; they
+//! are only stored for queries. An allocation stores its own. System memory belongs to no allocation that
+//! the driver knows, so its attributes belong to addresses and remain when the program frees the memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{Allocation, Found, Vm};
 
 impl Vm {
-    /// Remembers what is asked for of a device's atomics on an allocation, as bits of
-    /// `ze_memory_atomic_attr_exp_flags_t`; no bits: nothing.
+    /// Stores the attributes that are requested for a device's atomics on an allocation, as bits of
+    /// `ze_memory_atomic_attr_exp_flags_t`; no bits remove them.
     pub fn set_atomics(&self, of: &Found, device: u32, bits: u32) {
         self.usm.with(of.base, of.id, |allocation| match bits {
             0 => allocation.atomics.remove(&device),
@@ -20,34 +20,34 @@ impl Vm {
         });
     }
 
-    /// The attributes that were asked for.
+    /// The requested attributes.
     pub fn atomics(&self, of: &Found, device: u32) -> Option<u32> {
         let asked = |it: &mut Allocation| it.atomics.get(&device).copied();
         self.usm.with(of.base, of.id, asked).flatten()
     }
 
-    /// The same of memory of the system.
+    /// The attributes of system memory.
     pub fn system_atomics(&self) -> &SystemAtomics {
         &self.system_atomics
     }
 }
 
-/// Attributes of atomics on memory of the system: for each device, ranges that do not overlap.
+/// Attributes of atomics on system memory: for each device, ranges that do not overlap.
 #[derive(Default)]
 pub struct SystemAtomics(Mutex<BTreeMap<(u32, u64), Range>>);
 
-/// A range, which is found by its first address.
+/// A range; the map's key is its first address.
 #[derive(Clone, Copy)]
 struct Range {
-    /// The last address: there may be none behind it.
+    /// The last address, not the end, which may not be representable.
     last: u64,
     /// The requested attributes, never 0.
     bits: u32,
 }
 
 impl SystemAtomics {
-    /// Remembers it for `size` bytes, not 0, that do not run over the end of all addresses: "only the
-    /// attributes from last call are honored".
+    /// Stores the attributes for `size` bytes, which is not 0; the range must not exceed the address space.
+    /// "only the attributes from last call are honored".
     pub fn set(&self, device: u32, start: u64, size: u64, bits: u32) {
         let last = start + (size - 1);
         let mut ranges = self.ranges();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A VM of the kernel, and buffers at addresses in it.
+//! A VM of the kernel, and the buffers mapped in it.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -15,19 +15,19 @@ use crate::error::{Error, Result};
 use crate::process;
 use crate::space::{HUGE_PAGE, Space};
 
-/// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
+/// The part of a kernel VM that mappings need. It is destroyed when nothing is mapped any more.
 pub struct Bindings {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) space: Arc<Space>,
     pub(super) id: u32,
-    /// Set when the VM's loss was first seen; it is never unset.
+    /// Set when the VM's loss is first noticed, and never cleared.
     pub(super) lost: AtomicBool,
-    /// Sees it without a call, if the back end has such a thing.
+    /// Detects a loss without a call, if the back end supports that.
     pub(super) loss: Option<Loss>,
 }
 
 impl Bindings {
-    /// Makes a buffer of at least `size` bytes, places it in the VA reservation, binds it with `flags`
+    /// Creates a buffer of at least `size` bytes, places it in the VA reservation, binds it with `flags`
     /// ([`bind_flag`]) and maps it for the host at the same address.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Bindings {
         self.place(size, align)?.opened(flags)
     }
 
-    /// Does the same as [`Bindings::map`], readable and writable, for memory that others may see.
+    /// Does the same as [`Bindings::map`], readable and writable, for memory that other processes may access.
     ///
     /// # Errors
     /// The same errors.
@@ -47,7 +47,7 @@ impl Bindings {
     /// Maps a buffer of another process.
     ///
     /// # Errors
-    /// Those of [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter said.
+    /// Those of [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter described it.
     pub fn import(self: &Arc<Self>, bo: SharedBo, align: u64) -> Result<Mapping> {
         let size = bo.size;
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
@@ -70,7 +70,7 @@ impl Bindings {
         Ok(Buffer { bindings: self.clone(), handle })
     }
 
-    /// Makes a buffer and finds addresses for it, without mapping it for anybody.
+    /// Creates a buffer and finds addresses for it, without mapping it for the host or the device.
     ///
     /// # Errors
     /// Those of [`Bindings::map`].
@@ -88,7 +88,7 @@ impl Bindings {
         self.give_addresses(bo, size, align, PAGE_SIZE)
     }
 
-    /// A buffer of at least `size` bytes, and how many it has.
+    /// Creates a buffer of at least `size` bytes; returns it with its actual size.
     pub(super) fn new_buffer(self: &Arc<Self>, bo_use: BoUse, size: u64) -> Result<(Buffer, u64)> {
         let size = size
             .checked_next_multiple_of(PAGE_SIZE)
@@ -102,7 +102,7 @@ impl Bindings {
         Ok((Buffer { bindings: self.clone(), handle: create.handle }, size))
     }
 
-    /// Finds addresses for a buffer, which has them up to the next multiple of `granule` for itself.
+    /// Finds addresses for a buffer, which owns them up to the next multiple of `granule`.
     pub(super) fn give_addresses(
         &self,
         bo: Buffer,
@@ -110,16 +110,16 @@ impl Bindings {
         align: u64,
         granule: u64,
     ) -> Result<Mapping> {
-        // A page behind each mapping, unmapped or only to be read (see `Mapping::pad`), catches what writes over
-        // its end. What is left of its granule is of no use to others, and a hole that every search for
-        // addresses would look at.
+        // A page behind each mapping, unmapped or read-only (see `Mapping::pad`), catches writes beyond its end.
+        // The rest of its granule would be of no use to others, only a hole that every search for addresses
+        // would visit.
         let room = (size.next_multiple_of(granule) + PAGE_SIZE).next_multiple_of(granule);
         let va =
             self.space.alloc(room, align.max(granule)).ok_or_else(|| out_of_addresses(size))?;
         Ok(Mapping { bo, offset: 0, va, size, room, padding: 0, bound: false })
     }
 
-    /// The error for a failed ioctl; takes note of a loss.
+    /// The error for a failed ioctl; also notes a loss.
     pub fn failed(&self, ioctl: &str, errno: Errno) -> Error {
         if matches!(errno, Errno::Io | Errno::NoDevice) {
             self.lost.store(true, Ordering::Relaxed);
@@ -163,16 +163,16 @@ impl Drop for Buffer {
     }
 }
 
-/// A buffer at its addresses. Unmapped and given back on drop.
+/// A buffer at its addresses. Unmapped and freed on drop.
 pub struct Mapping {
     pub(super) bo: Buffer,
     /// Its offset in the buffer.
     pub(super) offset: u64,
     pub(super) va: u64,
     pub(super) size: u64,
-    /// Addresses that it has for itself.
+    /// Number of bytes of addresses that the mapping owns.
     pub(super) room: u64,
-    /// Bytes of zeros that are mapped behind it.
+    /// Number of bytes of zero pages that are mapped behind it.
     pub(super) padding: u64,
     pub(super) bound: bool,
 }
@@ -190,7 +190,7 @@ impl Mapping {
         NonNull::new(crate::space::pointer(self.va)).unwrap_or(NonNull::dangling())
     }
 
-    /// Bytes: what was asked for, in whole pages.
+    /// The requested size in bytes, rounded up to whole pages.
     #[inline]
     pub fn size(&self) -> u64 {
         self.size
@@ -202,7 +202,7 @@ impl Mapping {
         self.bo.handle
     }
 
-    /// Maps a part of it for the device, at its place.
+    /// Maps a part of it for the device, at its address.
     ///
     /// # Errors
     /// Those of [`Bindings::map`].
@@ -225,7 +225,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Maps zeros, to be read, behind it, up to the end of the addresses that it has for itself.
+    /// Maps read-only zero pages behind it, up to the end of the addresses that it owns.
     pub(super) fn pad(&mut self) -> Result {
         let padding = self.room - self.size;
         let bindings = &self.bo.bindings;
@@ -251,11 +251,11 @@ impl Mapping {
         Ok(self)
     }
 
-    /// Maps it for the host, at its place.
+    /// Maps it for the host, at its address.
     pub(super) fn open(&self) -> Result {
         let bindings = &self.bo.bindings;
         let size = self.size as usize;
-        // SAFETY: as for `bind`: the range is ours and unused.
+        // SAFETY: as for `bind`, the range is ours and unused.
         let mapped =
             unsafe { bindings.backend.bo_map(self.bo.handle, self.offset, size, Some(self.ptr())) };
         mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
@@ -273,10 +273,10 @@ impl Mapping {
         assert!(bytes.len() as u64 <= self.size, "a buffer is filled beyond its end");
         let bindings = &self.bo.bindings;
         let size = self.size as usize;
-        // SAFETY: without an address the mapping goes where nothing is.
+        // SAFETY: without an address, the kernel places the mapping where nothing is mapped.
         let mapped = unsafe { bindings.backend.bo_map(self.bo.handle, 0, size, None) };
         let ptr = mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
-        // SAFETY: the mapping is new, writable, as long as the buffer, and ends here.
+        // SAFETY: the mapping is new, writable and as long as the buffer, and is unmapped here.
         unsafe {
             ptr.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
             libc::munmap(ptr.as_ptr().cast(), size);
@@ -299,14 +299,14 @@ impl Drop for Mapping {
                 size: self.size + self.padding,
                 ..Default::default()
             };
-            // SAFETY: the range is ours, and its owner, who drops it, has no use for it any more.
+            // SAFETY: the range is ours, and its owner, which drops it, does not use it any more.
             if let Err(errno) = unsafe { bindings.backend.vm_bind(&bind) } {
-                // The addresses are not given out again: the device may still use them.
+                // The addresses are never freed, since the device may still use them.
                 log::error!("VM_BIND: {:#x} cannot be unmapped: {}", self.va, errno.name());
                 return;
             }
         }
-        // SAFETY: as above; this also ends the host's mapping where the kernel left it in place.
+        // SAFETY: as above; this also removes the host's mapping where the kernel left it in place.
         unsafe { bindings.space.close(self.va, self.size + self.padding) };
         bindings.space.free(self.va, self.room);
     }
@@ -314,29 +314,30 @@ impl Drop for Mapping {
 
 /// The source of an allocation's memory.
 pub enum Source {
-    /// It is new.
+    /// New memory.
     New,
-    /// It is new, and can be had as a file.
+    /// New memory that can be exported as a file.
     ForExport,
-    /// It is that of a file which such memory was exported to.
+    /// The memory of a file to which such memory was exported.
     File(OwnedFd),
 }
 
 impl Source {
-    /// Whether others can have the memory as a file.
+    /// Whether the memory can be shared as a file.
     pub fn is_file(&self) -> bool {
         !matches!(self, Self::New)
     }
 }
 
-/// Fills new memory with what no program means. What is freed is unmapped, so an access to that is a
-/// fault in any case; but memory that is given out again has, as on a real device, any content.
+/// Fills new memory with a value that no program expects. Freed memory is unmapped, so an access to it is
+/// a fault in any case; but memory that is allocated again has, as on a real device, any content.
 pub(super) fn poison(va: u64, bytes: u64) {
     const POISON: u8 = 0xd7;
-    /// More takes its time and memory, and who takes memory for zeroed looks at its start.
+    /// The largest number of bytes that are filled. More would cost time and memory, and a program that
+    /// assumes zeroed memory reads its start.
     const MOST: u64 = 64 << 20;
     let start = std::ptr::with_exposed_provenance_mut::<u8>(va as usize);
-    // SAFETY: the memory was mapped for reading and writing just now, and nothing else has its address yet.
+    // SAFETY: the memory was just mapped for reading and writing, and nothing else knows its address yet.
     unsafe { start.write_bytes(POISON, bytes.min(MOST) as usize) };
 }
 

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of a device or of a part of one: how much it has, and what is taken of it.
+//! The memory budget of a device or of a part of one: its size, and the part in use.
 //!
-//! All devices of a GPU share its memory. A share is a number to count against, no place.
+//! All devices of a GPU share its memory. A share is only a limit for accounting, not a region.
 
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
 use crate::quota::Quota;
 
-/// The share of a device. It lives as long as the process, as devices do.
+/// The share of a device. Like the devices, it lives as long as the process.
 pub struct Budget {
     device: u32,
     quota: Quota,
-    /// The budget of the device that it is a part of, whose memory this is too.
+    /// The budget of the parent device, of whose memory this is a part.
     parent: Option<&'static Budget>,
 }
 
-/// Memory that was made for a device, and what it takes of its share. Given back on drop.
+/// The bytes that an allocation takes of its device's share. Returned on drop.
 pub struct Charge {
     budget: &'static Budget,
     bytes: u64,
 }
 
 impl Budget {
-    /// The share of the device of this number (`Gpu::devices`).
+    /// Creates the share of the device with this number (`Gpu::devices`).
     pub fn new(device: u32, limit: u64, parent: Option<&'static Self>) -> &'static Self {
         Box::leak(Box::new(Self { device, quota: Quota::new(limit), parent }))
     }
 
-    /// Bytes in all.
+    /// The size of the share in bytes.
     pub fn limit(&self) -> u64 {
         self.quota.limit()
     }
 
-    /// Bytes that are taken.
+    /// Number of bytes in use.
     pub fn used(&self) -> u64 {
         self.quota.used()
     }
 
-    /// Takes `bytes`, perhaps none, for memory of the device.
+    /// Charges `bytes`, which may be 0, for memory of the device.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY.

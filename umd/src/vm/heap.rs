@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the driver's own that the device uses too: rings, arguments, recordings, counters.
+//! The driver's own memory that the device uses too: rings, arguments, recordings, counters.
 //!
 //! Blocks have sizes of powers of two and are aligned to their size. They are cut from chunks of
-//! [`CHUNK`] bytes, one buffer each; what is freed is kept for the next block of the same size: a few
-//! with the thread that freed them, whose cache has them, the others where all threads find them.
-//! Larger ones get a buffer of their own, which goes back when they are freed.
+//! [`CHUNK`] bytes, one buffer each. Freed blocks are kept for the next request of the same size: a few
+//! with the thread that freed them, whose cache holds them, the others in a list that all threads share.
+//! Larger blocks get a buffer of their own, which is destroyed when they are freed.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -25,13 +25,13 @@ const CHUNK: u64 = HUGE_PAGE;
 const MIN: u64 = 64;
 /// Bytes of the largest block that is cut from a chunk.
 const MAX: u64 = CHUNK / 4;
-/// Sizes from [`MIN`] to [`MAX`].
+/// Number of sizes from [`MIN`] to [`MAX`].
 const CLASSES: usize = (MAX.ilog2() - MIN.ilog2() + 1) as usize;
 
-/// Bytes of the largest block that a thread keeps, and most bytes of all that it keeps.
+/// Bytes of the largest block that a thread keeps, and of all blocks that it keeps at most.
 const OWN_MAX: u64 = 64 << 10;
 const OWN_BYTES: u64 = 512 << 10;
-/// Most pieces that it keeps of a class.
+/// The largest number of pieces of a class that it keeps.
 const OWN_PIECES: usize = 32;
 
 /// The sub-allocator. Thread-safe; a lock is held for a few instructions, or for a new chunk.
@@ -53,12 +53,12 @@ struct Own {
 
 #[derive(Default)]
 struct State {
-    /// The part of the last chunk that is not cut yet.
+    /// The part of the last chunk that has not been cut yet.
     rest: Option<Piece>,
     free: Free,
 }
 
-/// A place in a mapping, not yet or no longer a block.
+/// A part of a mapping that is not yet or no longer a block.
 #[derive(Clone)]
 struct Piece {
     mapping: Arc<Mapping>,
@@ -66,14 +66,14 @@ struct Piece {
 }
 
 impl Heap {
-    /// An empty heap that takes its memory from `bindings`.
+    /// An empty heap that allocates its memory from `bindings`.
     pub fn new(bindings: Arc<Bindings>) -> Arc<Self> {
         Arc::new(Self { bindings, own: Shards::default(), shared: Mutex::default() })
     }
 
     /// A block of at least `size` bytes, aligned to `align` and to a cache line.
     ///
-    /// New memory is zero; a block that was used before holds what was left in it.
+    /// New memory is zero; a block that was used before keeps its old content.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST.
@@ -127,7 +127,7 @@ impl Heap {
         if let Some(piece) = state.carve(size) {
             return Ok(piece);
         }
-        // A chunk is made under the lock: without it, another thread would only make one too.
+        // The chunk is created under the lock; otherwise another thread would only create one too.
         let mapping = Arc::new(self.map(CHUNK)?);
         state.retire_rest(CHUNK);
         state.rest = Some(Piece { mapping, offset: 0 });
@@ -153,7 +153,7 @@ impl State {
         Some(piece)
     }
 
-    /// Makes free pieces of the rest up to offset `end`: the largest that are aligned to their size.
+    /// Turns the rest up to offset `end` into free pieces, each the largest that is aligned to its size.
     fn retire_rest(&mut self, end: u64) {
         let Some(mut piece) = self.rest.take() else { return };
         while piece.offset < end {
@@ -167,7 +167,7 @@ impl State {
     }
 }
 
-/// Index of the class of a size from MIN to MAX that is a power of two.
+/// The index of the class of a size that is a power of two from MIN to MAX.
 fn class(size: u64) -> usize {
     (size.ilog2() - MIN.ilog2()) as usize
 }
@@ -179,21 +179,21 @@ fn too_large() -> Error {
     )
 }
 
-/// Memory that host and device see at the same address. Given back on drop.
+/// Memory that host and device see at the same address. Freed on drop.
 ///
-/// It may be used until then, whatever happens to the VM; nothing else refers to it, but the device
-/// may: its owner frees it only when no packet that names it can still run.
+/// It may be used until then, whatever happens to the VM. Only the device may refer to it besides the
+/// owner, which frees it only when no packet that names it can still run.
 pub struct Block {
-    /// The heap that it goes back to; `None`: its mapping is all its own.
+    /// The heap to which it returns; `None`: it owns its whole mapping.
     heap: Option<Arc<Heap>>,
-    /// Moved out when it goes back: each change of its mapping's count would be one of a line that
-    /// all threads have.
+    /// Moved out when the block is freed, since each change of the mapping's reference count would write a
+    /// cache line that all threads share.
     piece: ManuallyDrop<Piece>,
     size: u64,
 }
 
 impl Block {
-    /// All of a mapping.
+    /// A block that is a whole mapping.
     pub fn whole(mapping: Mapping) -> Self {
         let size = mapping.size();
         let piece = ManuallyDrop::new(Piece { mapping: Arc::new(mapping), offset: 0 });
@@ -213,19 +213,19 @@ impl Block {
         unsafe { self.piece.mapping.ptr().add(self.piece.offset as usize) }
     }
 
-    /// Bytes; at least what was asked for.
+    /// The size in bytes; at least the requested size.
     #[inline]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Handle of the buffer that it lies in.
+    /// The handle of the buffer that contains it.
     #[inline]
     pub fn bo(&self) -> u32 {
         self.piece.mapping.bo()
     }
 
-    /// Offset in that buffer, in bytes.
+    /// Its offset in that buffer, in bytes.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.piece.offset
@@ -233,14 +233,14 @@ impl Block {
 
     /// Fills the block with zeroes.
     pub fn clear(&mut self) {
-        // SAFETY: the block is mapped for the host, and `&mut` says that it is not shared.
+        // SAFETY: the block is mapped for the host, and `&mut` guarantees that it is not shared.
         unsafe { self.ptr().write_bytes(0, self.size as usize) };
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: taken once, here, and not used afterwards: the block is gone.
+        // SAFETY: taken once, here, and not used afterwards, since the block is being dropped.
         let piece = unsafe { ManuallyDrop::take(&mut self.piece) };
         if let Some(heap) = &self.heap {
             heap.give(piece, self.size);
@@ -270,7 +270,7 @@ mod tests {
             assert!(block.size() >= asked);
             assert_eq!(block.va() % block.size().min(CHUNK), 0, "aligned to its size");
             assert_eq!(block.ptr().as_ptr() as u64, block.va(), "one address for both");
-            // SAFETY: the block is ours and as long as it says.
+            // SAFETY: the block is ours and has this size.
             unsafe { block.ptr().write_bytes(0xa5, block.size() as usize) };
         }
         ranges.sort_unstable();

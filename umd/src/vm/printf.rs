@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The output of `printf` in kernels.
 //!
-//! Kernels write records to a ring in memory ([`tally_compiler_protocol::printf`]); there is one for
-//! each VM, made when the first kernel that prints is created. The host formats the records and
-//! writes them to the process's standard output when it synchronises: [`flush`]. The output goes
-//! through C's `stdout`, so that it keeps its order with what a program in C prints, and is flushed
-//! there. What one call of `printf` has made stays in one piece.
+//! Kernels write records to a ring in memory ([`tally_compiler_protocol::printf`]); each VM has one,
+//! created with the first kernel that prints. The host formats the records and writes them to the
+//! process's standard output when it synchronises: [`flush`]. The output passes through C's `stdout`, so
+//! that it stays in order with the output of a C program, and is flushed there. The output of one call of
+//! `printf` is never split.
 //!
-//! A kernel is done with its records before it is complete. Who has waited for a launch and then
-//! flushes has therefore its whole output, also if another kernel is in the middle of a record: the
+//! A kernel finishes its records before it is complete. A thread that has waited for a launch and then
+//! flushes therefore gets its whole output, even if another kernel is in the middle of a record: the
 //! reader waits for that.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,13 +24,13 @@ use crate::checks;
 use crate::error::Result;
 use crate::process;
 
-/// Bytes of a ring: what ze_device_module_properties_t.printfBufferSize says.
+/// Bytes of a ring, as ze_device_module_properties_t.printfBufferSize reports them.
 pub const BUFFER_BYTES: u32 = 4 << 20;
 const BYTES: u64 = BUFFER_BYTES as u64;
 
 /// The time for which the reader waits for a record that a kernel has begun.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Text is written when there is so much of it, and at the end.
+/// Bytes of text that are collected before they are written; the rest is written at the end.
 const CHUNK: usize = 1 << 20;
 
 /// Whether any kernel of the process prints, or is checked.
@@ -38,13 +38,13 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// The rings of the process.
 static RINGS: Mutex<Vec<Weak<Ring>>> = Mutex::new(Vec::new());
 
-/// From now on [`flush`] also tells what checks have found.
+/// From now on [`flush`] also reports the findings of checks.
 pub fn include_checks() {
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Writes to standard output what kernels have printed. With `complete` also what they are in the
-/// middle of writing.
+/// Writes the output of kernels to standard output; with `complete`, including records that they are still
+/// writing.
 #[inline]
 pub fn flush(complete: bool) {
     if ANY.load(Ordering::Relaxed) {
@@ -66,7 +66,7 @@ fn rings() -> MutexGuard<'static, Vec<Weak<Ring>>> {
     RINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The ring of a VM. What is left in it is printed when it goes.
+/// The ring of a VM. Its remaining records are printed on drop.
 pub struct Ring {
     mapping: Mapping,
     reader: Mutex<Reader>,
@@ -76,7 +76,7 @@ pub struct Ring {
 #[derive(Default)]
 struct Reader {
     tail: u64,
-    /// A record that was waited for in vain.
+    /// The position of a record for which the reader has waited in vain.
     stuck: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Its address, for kernels.
+    /// Its address for kernels.
     pub fn va(&self) -> u64 {
         self.mapping.va()
     }
@@ -106,16 +106,16 @@ impl Ring {
     /// A word at an offset, a multiple of 8 within the buffer.
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset < DATA + BUFFER_BYTES as usize);
-        // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, the offset is
-        // within it and aligned, and these words are accessed atomically or, what a record
-        // holds, before its first word is stored and after that is zeroed.
+        // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, and the offset is within
+        // it and aligned. These words are accessed atomically, except for a record's content, which is
+        // accessed before its first word is stored and after that word is zeroed.
         unsafe { self.mapping.ptr().byte_add(offset).cast::<AtomicU64>().as_ref() }
     }
 
     /// Prints the records up to now.
     fn drain(&self, complete: bool) {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // Kernels may write anything there: the places of words must not depend on its low bits.
+        // Kernels may write anything there, so the positions of words must not depend on its low bits.
         let head = self.word(HEAD).load(Ordering::Acquire) & !7;
         let mut out = Vec::new();
         if head.wrapping_sub(reader.tail) > BYTES {
@@ -160,7 +160,7 @@ impl Ring {
             match word.load(Ordering::Acquire) {
                 0 if wait && start.elapsed() < PATIENCE => thread::yield_now(),
                 0 => {
-                    // Its kernel has been stopped, or does not get on.
+                    // Its kernel has been stopped or makes no progress.
                     reader.stuck = wait.then_some(reader.tail).or(reader.stuck);
                     return None;
                 }
@@ -169,7 +169,7 @@ impl Ring {
         }
     }
 
-    /// Copies a record and zeroes its place.
+    /// Copies a record and zeroes its memory.
     fn take(&self, at: usize, size: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(size as usize);
         for offset in (at..at + size as usize).step_by(8) {
@@ -180,7 +180,7 @@ impl Ring {
         bytes
     }
 
-    /// Goes on behind everything: a kernel has written over the ring.
+    /// Skips all records, because a kernel has overwritten the ring.
     #[cold]
     fn give_up(&self, reader: &mut Reader, head: u64) {
         log::warn!("printf: a kernel has damaged the buffer; its content is lost");
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::vm::tests::fake;
 
-    /// "whatever kernels do to the memory": the reader ends, and goes on behind it.
+    /// "whatever kernels do to the memory": the reader stops, and continues behind it.
     #[test]
     fn a_damaged_ring_is_given_up_and_then_used_again() {
         let (_, vm) = fake();

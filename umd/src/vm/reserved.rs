@@ -6,7 +6,7 @@
 //!  Piece      |--- rw ---|      |-- ro --|     buffer, offset, access
 //! ```
 //!
-//! Pieces do not overlap. They are split where a part of one is unmapped or gets another access.
+//! Pieces do not overlap. A piece is split when a part of it is unmapped or gets another access.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,7 +25,7 @@ use crate::process;
 /// The device's access to a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing. What was written stays.
+    /// No access. The content stays.
     None,
     /// Read and write.
     ReadWrite,
@@ -43,7 +43,7 @@ impl Access {
     }
 }
 
-/// Memory without an address. Pieces that map it keep it alive.
+/// Physical memory, which has no address of its own. Pieces that map it keep it alive.
 pub struct Physical {
     bo: Buffer,
     size: u64,
@@ -51,9 +51,9 @@ pub struct Physical {
     /// `Context::id`.
     context: u64,
     exportable: bool,
-    /// The device that it was made for; none: the host.
+    /// The charge on the device for which it was created; `None`: it was created for the host.
     charge: Option<Charge>,
-    /// Numbers of its parts that begin at an offset and were given to other processes.
+    /// The ids of its parts that other processes have got, by the offsets at which they begin.
     parts: Mutex<BTreeMap<u64, u64>>,
 }
 
@@ -63,12 +63,12 @@ impl Physical {
         self.size
     }
 
-    /// Identifies it among all allocations of this process; never reused.
+    /// Its id among all allocations of this process; never reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Identifies what of it begins at `offset` among all allocations of this process.
+    /// The id, among all allocations of this process, of its part that begins at `offset`.
     pub fn part(&self, offset: u64) -> u64 {
         if offset == 0 {
             return self.id;
@@ -77,7 +77,7 @@ impl Physical {
         *parts.entry(offset).or_insert_with(Vm::allocation_id)
     }
 
-    /// The context that it was made for: `Context::id`.
+    /// The `Context::id` of the context for which it was created.
     pub fn context(&self) -> u64 {
         self.context
     }
@@ -87,7 +87,7 @@ impl Physical {
         self.bo.handle
     }
 
-    /// Whether it can be had as a file: nothing else lies in its buffer.
+    /// Whether it can be exported as a file, because its buffer contains nothing else.
     pub fn is_exportable(&self) -> bool {
         self.exportable
     }
@@ -115,13 +115,13 @@ struct Range {
     /// `Context::id`.
     context: u64,
     pieces: BTreeMap<u64, Piece>,
-    /// Attributes that the application has set, by their first address, with the end of each. They
-    /// count where nothing is mapped; mapping and unmapping end them.
+    /// Attributes that the application has set, by their first address, with the end of each. They apply
+    /// where nothing is mapped; mapping and unmapping remove them.
     attributes: BTreeMap<u64, (u64, Access)>,
 }
 
 impl Range {
-    /// Ends the attributes that were set in `start..end`.
+    /// Removes the attributes that were set in `start..end`.
     fn forget_attributes(&mut self, start: u64, end: u64) {
         let before = self.attributes.range(..end);
         let met: Vec<_> =
@@ -137,7 +137,7 @@ impl Range {
         }
     }
 
-    /// The attribute at `at`, where nothing is mapped, and where it ends, at most at `end`.
+    /// The attribute at `at`, where nothing is mapped, and its end, which is at most `end`.
     fn attribute(&self, at: u64, end: u64) -> (Access, u64) {
         let before = self.attributes.range(..=at).next_back();
         match before.filter(|(_, it)| it.0 > at) {
@@ -149,7 +149,7 @@ impl Range {
         }
     }
 
-    /// Makes `at` the border of pieces.
+    /// Splits the piece that contains `at`, so that a piece begins there.
     fn split(&mut self, at: u64) {
         let Some((&start, piece)) = self.pieces.range_mut(..at).next_back() else { return };
         if start + piece.size <= at {
@@ -166,7 +166,7 @@ impl Range {
         self.pieces.insert(at, right);
     }
 
-    /// Bytes of `start..end` that are mapped.
+    /// Number of bytes of `start..end` that are mapped.
     fn mapped(&self, start: u64, end: u64) -> u64 {
         let before = self.pieces.range(..start).next_back();
         before
@@ -176,7 +176,7 @@ impl Range {
             .sum()
     }
 
-    /// The access at `start`, and how many bytes up to `end` have the same.
+    /// The access at `start`, and the number of bytes, up to `end`, that have the same.
     fn access(&self, start: u64, end: u64) -> (Access, u64) {
         let mut at = start;
         let mut first = None;
@@ -203,7 +203,7 @@ impl Range {
 pub struct Reserved {
     bindings: Arc<Bindings>,
     ranges: Mutex<BTreeMap<u64, Range>>,
-    /// Physical memory that can be had as a file.
+    /// Physical memory that can be exported as a file.
     exportable: Mutex<Vec<Weak<Physical>>>,
 }
 
@@ -231,7 +231,7 @@ impl Reserved {
         Ok(at)
     }
 
-    /// Gives a range back; what is mapped in it is unmapped.
+    /// Frees a range; its pieces are unmapped.
     ///
     /// # Errors
     /// INVALID_ARGUMENT unless `context` reserved exactly this range.
@@ -253,7 +253,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Gives back all that a context has left.
+    /// Frees all ranges that a context has left and returns their number.
     pub fn free_all(&self, context: u64) -> usize {
         let mut ranges = self.ranges();
         let left: Vec<u64> =
@@ -272,18 +272,18 @@ impl Reserved {
         if !range.pieces.is_empty()
             && let Err(error) = self.unbind(start, range.size)
         {
-            // The addresses are not given out again: the device may still use them.
+            // The addresses are never freed, since the device may still use them.
             log::error!("reserved range at {start:#x}: {error}");
             return;
         }
         self.bindings.space.free(start, range.size);
     }
 
-    /// Makes memory of `size` bytes, whole pages, of a device's share or for the host.
+    /// Creates memory of `size` bytes, whole pages, from a device's share or for the host.
     ///
     /// # Errors
-    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST. INVALID_ARGUMENT: the file is none that
-    /// so much memory was exported to.
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST. INVALID_ARGUMENT: the file is not one to which
+    /// this much memory was exported.
     pub fn physical(
         &self,
         source: Source,
@@ -318,7 +318,7 @@ impl Reserved {
         Ok(memory)
     }
 
-    /// The physical memory of a context that can be had as a file.
+    /// The physical memory of a context that can be exported as a file.
     pub fn exportable(&self, context: u64) -> Vec<Arc<Physical>> {
         let files = self.exportable.lock().unwrap_or_else(PoisonError::into_inner);
         files.iter().filter_map(Weak::upgrade).filter(|it| it.context == context).collect()
@@ -332,8 +332,8 @@ impl Reserved {
         Ok(Buffer { bindings: bindings.clone(), handle: create.handle })
     }
 
-    /// The memory that is mapped at an address of `context`'s, and the offset in it at which what is
-    /// mapped there without a break begins.
+    /// The memory that is mapped at an address of `context`, and the offset in it at which the contiguous
+    /// mapping around the address begins.
     pub fn memory_at(&self, address: u64, context: u64) -> Option<(Arc<Physical>, u64)> {
         let ranges = self.ranges();
         let (&start, range) = ranges.range(..=address).next_back()?;
@@ -346,7 +346,7 @@ impl Reserved {
             return None;
         }
         let (mut first, mut offset) = (at, piece.offset);
-        // A mapping is cut where a part of it got another access.
+        // A mapping is split where a part of it got another access.
         for (&at, before) in pieces {
             let joins = at + before.size == first
                 && before.offset + before.size == offset
@@ -392,7 +392,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Unmaps whatever is mapped in the range.
+    /// Unmaps everything that is mapped in the range.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the addresses are not reserved by one call; as [`Reserved::physical`].
@@ -410,8 +410,8 @@ impl Reserved {
         self.reopen(range, start, start + size)
     }
 
-    /// Changes what the device may do with what is mapped of a range. Where nothing is mapped the
-    /// attribute is only remembered: what is mapped there later brings its own.
+    /// Changes the device's access to the mapped parts of a range. Where nothing is mapped, the attribute is
+    /// only stored: a later mapping brings its own access.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the addresses are not reserved by one call; as [`Reserved::physical`].
@@ -440,7 +440,7 @@ impl Reserved {
         self.reopen(range, start, start + size)
     }
 
-    /// The access at `start`, and for how many of `size` bytes it is the same.
+    /// The access at `start`, and the number of bytes, at most `size`, that have the same.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the addresses are not reserved by one call.
@@ -449,7 +449,7 @@ impl Reserved {
         Ok(range_of(&mut ranges, start, size)?.access(start, start + size))
     }
 
-    /// Maps a piece for the device and, where both may write, for the host.
+    /// Maps a piece for the device and, if it is writable, for the host.
     fn bind(&self, at: u64, piece: &Piece) -> Result {
         let bindings = &self.bindings;
         if piece.access == Access::None {
@@ -464,7 +464,7 @@ impl Reserved {
             address: at,
             size: piece.size,
         };
-        // SAFETY: a reserved range in the VA reservation, where nothing is mapped.
+        // SAFETY: the piece is a reserved range in the VA reservation, where nothing is mapped.
         let bound = unsafe { bindings.backend.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         if piece.access != Access::ReadWrite {
@@ -482,13 +482,13 @@ impl Reserved {
         let bindings = &self.bindings;
         let ptr = std::ptr::NonNull::new(crate::space::pointer(at));
         let (handle, size) = (piece.memory.bo.handle, piece.size as usize);
-        // SAFETY: a reserved range in the VA reservation, where this piece is or nothing.
+        // SAFETY: the range is reserved in the VA reservation, and at most this piece is mapped there.
         let mapped = unsafe { bindings.backend.bo_map(handle, piece.offset, size, ptr) };
         mapped.map(drop).map_err(|errno| bindings.failed("mmap of a buffer", errno))
     }
 
-    /// Maps anew, for the host, what is left at the borders of a range that was unmapped or mapped
-    /// otherwise: a mapping of the DRM core's does not survive that a part of it is taken away.
+    /// Maps again, for the host, the remaining pieces at the borders of a range that was unmapped or remapped:
+    /// a mapping of the DRM core does not survive the removal of a part of it.
     fn reopen(&self, range: &Range, start: u64, end: u64) -> Result {
         if self.bindings.backend.sees_process() {
             return Ok(());
@@ -514,7 +514,7 @@ impl Reserved {
             size,
             ..Default::default()
         };
-        // SAFETY: a reserved range in the VA reservation, which its owner asks to unmap.
+        // SAFETY: the range is reserved in the VA reservation, and its owner asks to unmap it.
         let unbound = unsafe { bindings.backend.vm_bind(&bind) };
         unbound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         // SAFETY: as above.
@@ -523,7 +523,7 @@ impl Reserved {
     }
 }
 
-/// The range that holds all of `start..start + size`.
+/// The range that contains all of `start..start + size`.
 fn range_of(ranges: &mut BTreeMap<u64, Range>, start: u64, size: u64) -> Result<&mut Range> {
     let found = ranges.range_mut(..=start).next_back();
     match found {
@@ -540,7 +540,7 @@ fn no_range(start: u64) -> Error {
     ))
 }
 
-/// The page size that serves `size` bytes best.
+/// The best page size for `size` bytes.
 pub fn page_size(size: u64) -> u64 {
     if size >= crate::space::HUGE_PAGE { crate::space::HUGE_PAGE } else { PAGE_SIZE }
 }
@@ -617,7 +617,7 @@ mod tests {
         let memory = reserved.physical(Source::New, PAGE, 1, None).expect("memory");
         reserved.map(at + 4 * PAGE, PAGE, &memory, 0, Access::ReadWrite).expect("free");
         assert_eq!((access(3), access(4)), ((Access::ReadOnly, PAGE), (Access::ReadWrite, PAGE)));
-        // Over a border of what is mapped: both halves have it now.
+        // Across a border of a mapping: both sides have the access now.
         reserved.set_access(at + 3 * PAGE, 2 * PAGE, Access::ReadOnly).expect("reserved");
         assert_eq!(access(3), (Access::ReadOnly, 4 * PAGE));
         reserved.unmap(at + 4 * PAGE, PAGE).expect("mapped");

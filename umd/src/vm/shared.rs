@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that other processes get, and the files by which they do.
+//! Memory that is shared with other processes, and the files that share it.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use super::{Allocation, Vm};
 use crate::backend::{Hold, SharedBo};
 use crate::error::{Error, Result};
 
-/// Memory that can be had as a file.
+/// Memory that can be exported as a file.
 pub enum Exported {
     /// An allocation, by its first address.
     Allocation(u64),
@@ -21,10 +21,10 @@ pub enum Exported {
 }
 
 impl Vm {
-    /// A buffer for another process, and what keeps its memory meanwhile.
+    /// Exports a buffer for another process; the returned hold keeps its memory meanwhile.
     ///
     /// # Errors
-    /// UNSUPPORTED_FEATURE: not on this lane or machine. OUT_OF_HOST_MEMORY.
+    /// UNSUPPORTED_FEATURE: this lane or machine cannot do it. OUT_OF_HOST_MEMORY.
     pub fn export_bo(&self, bo: u32) -> Result<(SharedBo, Hold)> {
         self.backend().bo_export(bo).map_err(|errno| match errno {
             Errno::NotSupported => Error::unsupported(
@@ -34,7 +34,7 @@ impl Vm {
         })
     }
 
-    /// The memory of `context` that a file was made of.
+    /// The memory of `context` from which a file was made.
     pub fn exported_as(&self, file: &File, context: u64) -> Option<Exported> {
         let place = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
         let wanted = place(file)?;
@@ -50,7 +50,7 @@ impl Vm {
         files.find(|it| is_of(it.bo())).map(Exported::Physical)
     }
 
-    /// The same of an allocation, if it still exists. Its block serves no other from here on.
+    /// Does the same for an allocation, if it still exists. Its block is not reused for another one from then on.
     ///
     /// # Errors
     /// Those of [`Vm::export_bo`].

@@ -2,8 +2,8 @@
 //! Records of the commands that the device runs for a VM, for the timeline of `TALLY_TRACE`.
 //!
 //! The device writes a record of each command into a buffer of the VM (`device/SPEC.md`, chapter 11),
-//! and a thread here moves the records to the file, so neither waits for the other. There is a buffer
-//! only while a timeline is made.
+//! and a thread here moves the records to the file, so neither waits for the other. The buffer exists only
+//! if a timeline is recorded.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,16 +21,16 @@ use crate::space::HUGE_PAGE;
 use crate::trace::QueueWait;
 use crate::{process, trace};
 
-/// Commands that the device may run between two reads of the buffer: it has 2 MiB.
+/// Number of commands that the device may run between two reads of the buffer of 2 MiB.
 const RECORDS: u64 = (HUGE_PAGE - size_of::<TraceBuffer>() as u64) / TRACE_RECORD_SIZE;
 /// The period at which the records are read. At a million commands a second the buffer is full after
 /// 32 ms.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The period at which the clocks are related anew: those of a virtual machine and its host drift
-/// apart by up to a hundred microseconds a second.
+/// The period at which the relation of the clocks is measured again: those of a virtual machine and its
+/// host drift apart by up to a hundred microseconds a second.
 const CLOCK_PERIOD: Duration = Duration::from_millis(100);
 
-/// The records of a VM. What is left of them is written when it goes.
+/// The records of a VM. The remaining ones are written on drop.
 pub(super) struct Timeline {
     mapping: Mapping,
     reader: Mutex<Reader>,
@@ -41,13 +41,13 @@ pub(super) struct Timeline {
 struct Reader {
     taken: u64,
     dropped: u64,
-    /// When the clocks were related.
+    /// The time at which the relation of the clocks was last measured.
     related: Option<Instant>,
 }
 
 impl Timeline {
-    /// The buffer of a VM, if a timeline is made. Without memory or a thread for it, the timeline has
-    /// no commands of the VM.
+    /// Starts the timeline of a VM, if one is recorded. Without memory or a thread for it, the timeline
+    /// contains no commands of the VM.
     pub(super) fn start(bindings: &Arc<Bindings>) -> Option<Arc<Self>> {
         if !trace::enabled() {
             return None;
@@ -67,8 +67,8 @@ impl Timeline {
         Some(timeline)
     }
 
-    /// Has the device record what a queue runs, of which nothing is published yet. `engine`: class and
-    /// index.
+    /// Makes the device record the commands of a queue of which nothing is published yet. `engine`: class
+    /// and index.
     pub(super) fn add_queue(&self, control: &QueueControl, queue: u32, engine: (u32, u32)) {
         control.trace_tag.store(tag(queue, engine), Ordering::Relaxed);
         // Publishing the first packet makes both visible.
@@ -76,18 +76,18 @@ impl Timeline {
     }
 
     fn header(&self) -> &TraceBuffer {
-        // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, is larger than the
-        // header and aligned for it; all that is read of it is atomic.
+        // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, is larger than the header
+        // and aligned for it; all fields that are read are atomic.
         unsafe { self.mapping.ptr().cast().as_ref() }
     }
 
-    /// The record of this number, if it is there.
+    /// The record with this number, if it has been written.
     fn record(&self, number: u64) -> Option<TraceRecord> {
         let place = size_of::<TraceBuffer>() as u64 + number % RECORDS * TRACE_RECORD_SIZE;
         let word = |offset: usize| {
             // SAFETY: the place lies within the buffer, which is mapped as long as `self.mapping` lives;
             // offsets are below the record's size and multiples of eight; all accesses to these
-            // words atomically.
+            // words are atomic.
             unsafe {
                 let at = self.mapping.ptr().byte_add(place as usize + offset);
                 at.cast::<AtomicU64>().as_ref()
@@ -102,7 +102,7 @@ impl Timeline {
         Some(zerocopy::transmute!(words))
     }
 
-    /// Has both clocks read, if that was long ago.
+    /// Reads both clocks, if the last reading is old enough.
     fn relate_clocks(&self, reader: &mut Reader) {
         if reader.related.is_some_and(|related| related.elapsed() < CLOCK_PERIOD) {
             return;
@@ -145,7 +145,7 @@ impl Drop for Timeline {
     }
 }
 
-/// Until the timeline is gone.
+/// Takes records periodically until the timeline is dropped.
 fn keep_taking(timeline: &Weak<Timeline>) {
     while let Some(timeline) = timeline.upgrade() {
         trace::Source::drain(&*timeline);
@@ -154,7 +154,7 @@ fn keep_taking(timeline: &Weak<Timeline>) {
     }
 }
 
-/// The mark of a queue's records: its id and its engine.
+/// The tag of a queue's records: its id and its engine.
 fn tag(queue: u32, (class, index): (u32, u32)) -> u64 {
     u64::from(queue) | u64::from(class as u16) << 32 | u64::from(index as u16) << 48
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ordinary memory of the application's, where the device does not see the process.
+//! The application's ordinary memory, where the device does not see the process.
 //!
-//! A command may name any memory: an array on the stack, a file's pages, what malloc returned. On such
-//! a lane the pages are bound at addresses of the VA reservation, beside the process's own mapping of them:
+//! A command may refer to any memory: an array on the stack, a file's pages, memory from malloc. On such a
+//! lane the pages are bound at addresses of the VA reservation, beside the process's own mapping of them:
 //!
 //! ```text
 //!  process  ...[ pages ]...............[ VA reservation: buffers ]...
 //!                   └────── MAP_USERPTR ─────────────────────^
 //! ```
 //!
-//! Bound pages are pinned, so the device works on the very memory, with the bytes that it holds when
-//! the command runs. They are bound for one submission each: the application may unmap memory and map
-//! other at the same address as soon as the command is complete, and the next submission finds that.
+//! Bound pages are pinned, so the device works on the memory itself, with the content that it has when the
+//! command runs. They are bound for one submission each: the application may unmap memory and map other
+//! memory at the same address as soon as the command is complete, and the next submission binds that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,13 +28,13 @@ use crate::process;
 /// The device's access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// Read access.
     Read,
-    /// Writes it, and perhaps reads it.
+    /// Write access, which may include reads.
     Write,
 }
 
-/// Addresses for ordinary memory. Taken back on drop, when the device no longer uses them.
+/// Addresses for ordinary memory. Freed on drop, when the device no longer uses them.
 pub struct UserRange {
     bindings: Arc<Bindings>,
     /// First page, as the process sees it.
@@ -56,12 +56,12 @@ impl Vm {
             || space.contains(address) && space.contains(address.saturating_add(size - 1))
     }
 
-    /// Whether an address is one of those that memory of the driver's is placed at.
+    /// Whether an address lies in the VA reservation, where the driver's memory is placed.
     pub fn in_reservation(&self, address: u64) -> bool {
         self.bindings.space.contains(address)
     }
 
-    /// Addresses at which the device will find `size` bytes of ordinary memory, not 0. Nothing is
+    /// Allocates addresses at which the device will find `size` bytes, not 0, of ordinary memory. Nothing is
     /// bound yet.
     ///
     /// # Errors
@@ -79,23 +79,23 @@ impl Vm {
 }
 
 impl UserRange {
-    /// The device's address of the process's `address`.
+    /// The device's address for the process's `address`.
     pub fn translate(&self, address: u64) -> u64 {
         self.va + (address - self.page)
     }
 
-    /// The same of an address that may lie outside.
+    /// Does the same for an address that may lie outside of the range.
     pub fn finds(&self, address: u64) -> Option<u64> {
         let inside = (self.page..self.page + self.size).contains(&address);
         inside.then(|| self.translate(address))
     }
 
-    /// Whether the device finds something of it at `va`.
+    /// Whether `va` is one of the device's addresses of this range.
     pub fn holds(&self, va: u64) -> bool {
         (self.va..self.va + self.size).contains(&va)
     }
 
-    /// Binds the pages that are there now. Pages that are bound already stay.
+    /// Binds the pages that the process has there now. Pages that are bound already stay bound.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: there is no such memory. OUT_OF_HOST_MEMORY: RLIMIT_MEMLOCK. DEVICE_LOST.
@@ -119,7 +119,7 @@ impl UserRange {
         Ok(())
     }
 
-    /// Lets the pages go. The device no longer uses them.
+    /// Unbinds the pages. The device no longer uses them.
     pub fn unpin(&self) {
         if !self.bound.swap(false, Ordering::Relaxed) {
             return;
@@ -131,7 +131,7 @@ impl UserRange {
             size: self.size,
             ..Default::default()
         };
-        // SAFETY: as for `pin`; the caller says that the device is done.
+        // SAFETY: as for `pin`; the caller guarantees that the device is done.
         if let Err(errno) = unsafe { self.bindings.backend.vm_bind(&bind) } {
             log::error!("VM_BIND: {:#x} cannot be unmapped: {}", self.va, errno.name());
             self.bound.store(true, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Drop for UserRange {
             return;
         }
         self.unpin();
-        // Addresses that the device may still use are not given out again.
+        // Addresses that the device may still use are never freed.
         if !self.bound.load(Ordering::Relaxed) {
             self.bindings.space.free(self.va, self.size);
         }

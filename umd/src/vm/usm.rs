@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unified shared memory: what the application allocates and frees.
+//! Unified shared memory: the memory that the application allocates and frees.
 //!
 //! ```text
 //!  allocate ──► Cache: blocks that served before ──┐
@@ -8,16 +8,16 @@
 //! ```
 //!
 //! A block is a buffer of its own at addresses of its own, in whole granules of 64 KiB, so it can be
-//! exported without anything else, and what holds an address is found by the granule. To make one
-//! takes several system calls; so one that is freed keeps buffer and addresses for the next
-//! allocation of its size, unless another process has got it. It is zero again when it is used
-//! again. Neither way takes a lock that all threads share.
+//! exported without other memory, and the allocation of an address is found by its granule. Creating a
+//! block takes several system calls, so a freed one keeps its buffer and addresses for the next allocation
+//! of its size, unless another process has got it. It is zeroed before it is reused. Neither path takes a
+//! lock that all threads share.
 //!
-//! Memory to the end of the granule can be read, and the granule behind that, too. Libraries read
+//! Memory up to the end of the granule is readable, and so is the granule behind it. Libraries read
 //! there: oneMKL's matrix products load the next block of a matrix before they know that there is none.
-//! Most of Intel's GPUs have a scratch page wherever nothing is mapped. Where pages that are never touched
-//! cost nothing, a block ends with its granule; pages of zeros follow it. The adversarial device has none of
-//! this, so it finds such reads. What is counted is what was asked for, in pages.
+//! Most of Intel's GPUs have a scratch page wherever nothing is mapped. Where untouched pages cost nothing,
+//! a block extends to the end of its granule; zero pages follow it. The adversarial device has none of
+//! this, so it finds such reads. The accounted size is the requested size in pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,14 +43,14 @@ use allocation::{GRANULE, MOST_KEPT};
 pub(super) use cache::Cache;
 pub(super) use registry::Registry;
 
-/// Memory that is freed when the device is done with it: when this is dropped.
+/// Memory that is freed when this is dropped, after the device is done with it.
 pub struct Retired {
     vm: Arc<Vm>,
     allocation: Option<Box<Allocation>>,
 }
 
 impl Retired {
-    /// An allocation that was taken out of `vm`.
+    /// Wraps an allocation that was taken out of `vm`.
     pub fn new(vm: &Arc<Vm>, allocation: Box<Allocation>) -> Self {
         Self { vm: Arc::clone(vm), allocation: Some(allocation) }
     }
@@ -64,7 +64,7 @@ impl Drop for Retired {
     }
 }
 
-/// The owner and the purpose of an allocation.
+/// The owner and purpose of an allocation.
 struct Owner {
     kind: ze_memory_type_t,
     context: u64,
@@ -72,7 +72,7 @@ struct Owner {
 }
 
 impl Vm {
-    /// Makes unified shared memory of `size` bytes, not 0.
+    /// Allocates unified shared memory of `size` bytes, not 0.
     ///
     /// # Errors
     /// Those of [`Bindings::map`] and [`Bindings::import`].
@@ -114,7 +114,7 @@ impl Vm {
         self.bindings.import_block(bo, PAGE_SIZE, !self.poisons)
     }
 
-    /// Makes memory known that another process has shared, and `link` keeps there; its address.
+    /// Registers memory that another process has shared and that `link` keeps alive there; returns its address.
     pub fn enter_import(
         &self,
         mapping: Mapping,
@@ -129,7 +129,7 @@ impl Vm {
         self.enter(block, size, Owner { kind, context, charge })
     }
 
-    /// A new or used block that the kernel counts `bytes` of.
+    /// A new or reused block of which the kernel counts `bytes`.
     fn counted(
         &self,
         bytes: u64,
@@ -138,7 +138,7 @@ impl Vm {
         let backend = self.backend();
         backend.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
         let made = make(self).or_else(|error| {
-            // Cached blocks may hold what is missing: addresses, mappings, files, memory.
+            // Cached blocks may hold the missing resource: addresses, mappings, files, memory.
             if self.cache.as_ref().is_some_and(Cache::drain) { make(self) } else { Err(error) }
         });
         let mut block = made.inspect_err(|_| backend.give_memory(bytes))?;
@@ -146,7 +146,7 @@ impl Vm {
         Ok(block)
     }
 
-    /// A block of `bytes`, whole pages, that are zero, or anything under `TALLY_CHAOS`.
+    /// A block of `bytes`, whole pages. They are zero, or under `TALLY_CHAOS` arbitrary.
     fn block(&self, bytes: u64, align: u64) -> Result<Box<Allocation>> {
         let size = match bytes {
             _ if self.poisons || !self.backend().is_sparse() => bytes,
@@ -187,7 +187,7 @@ impl Vm {
         self.usm.enter(block)
     }
 
-    /// A number for an allocation. A thread takes several at a time.
+    /// A new id for an allocation. A thread reserves several at a time.
     pub fn allocation_id() -> u64 {
         const MANY: u64 = 256;
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -207,13 +207,13 @@ impl Vm {
         mine.unwrap_or_else(|_| NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes an allocation out by its first address, if it is `context`'s. Dropping it unmaps it,
-    /// [`Vm::free`] keeps its block.
+    /// Takes out the allocation with this first address, if it belongs to `context`. Dropping it unmaps it,
+    /// while [`Vm::free`] keeps its block.
     pub fn release(&self, base: u64, context: u64) -> Option<Box<Allocation>> {
         self.usm.take(base, context).map(|it| self.taken(it))
     }
 
-    /// An allocation that was taken out.
+    /// Notifies the watcher of an allocation that was taken out, and returns it.
     fn taken(&self, allocation: Box<Allocation>) -> Box<Allocation> {
         if let Some(watcher) = &self.watcher {
             watcher.leave(allocation.mapping.va());
@@ -221,13 +221,13 @@ impl Vm {
         allocation
     }
 
-    /// Takes out all that is left of a context's.
+    /// Takes out all remaining allocations of a context.
     pub fn release_all(&self, context: u64) -> Vec<Box<Allocation>> {
         let all = self.usm.bases(|it| it.context == context);
         all.into_iter().filter_map(|base| self.release(base, context)).collect()
     }
 
-    /// Frees what was taken out: the block serves the next allocation of its size.
+    /// Frees an allocation that was taken out: its block serves the next allocation of its size.
     pub fn free(&self, mut allocation: Box<Allocation>) {
         let used = allocation.size.next_multiple_of(PAGE_SIZE);
         allocation.uncount();
@@ -243,14 +243,13 @@ impl Vm {
         cache.put(used, allocation);
     }
 
-    /// The allocation that holds an address, whichever context it belongs to.
+    /// The allocation that contains an address, in any context.
     #[inline]
     pub fn find(&self, address: u64) -> Option<Found> {
         self.usm.find(address)
     }
 
-    /// Bytes from an address to the end of the allocation that holds it, whichever context it belongs
-    /// to.
+    /// Bytes from an address to the end of the allocation that contains it, in any context.
     #[inline]
     pub fn rest(&self, address: u64) -> Option<u64> {
         self.usm.rest(address)
@@ -258,8 +257,8 @@ impl Vm {
 }
 
 impl Bindings {
-    /// A block of at least `size` bytes for `bo_use`, mapped for host and device; `padded`: with zeros
-    /// behind it.
+    /// A block of at least `size` bytes for `bo_use`, mapped for host and device; `padded`: followed by zero
+    /// pages.
     fn block(
         self: &Arc<Self>,
         bo_use: BoUse,
@@ -275,7 +274,7 @@ impl Bindings {
         Ok(mapping)
     }
 
-    /// The same of memory of another process.
+    /// Does the same for memory of another process.
     fn import_block(self: &Arc<Self>, bo: SharedBo, align: u64, padded: bool) -> Result<Mapping> {
         let SharedBo { offset, size, read_only, .. } = bo;
         let whole = offset.checked_add(size).filter(|&whole| whole <= self.space.size());
@@ -283,7 +282,7 @@ impl Bindings {
         if !offset.is_multiple_of(PAGE_SIZE) {
             return Err(Error::invalid("the exporter has sent an offset that is on no page"));
         }
-        // A buffer begins where its file does; what is mapped of it begins at the offset.
+        // The buffer begins at the start of its file; the mapping begins at the offset.
         let buffer = self.import_buffer(SharedBo { offset: 0, size: whole, ..bo })?;
         let mut mapping = self.open_block(buffer, (offset, size), align, !read_only)?;
         if padded {
@@ -306,7 +305,7 @@ impl Bindings {
         mapping.opened(access)
     }
 
-    /// Whether the VM is known to be lost, or can be seen to be without a call.
+    /// Whether the VM is known to be lost, or its loss can be detected without a call.
     fn is_over(&self) -> bool {
         let seen = self.lost.load(Ordering::Relaxed);
         if !seen && self.loss.as_ref().is_some_and(|it| it()) {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program's view of its memory on the adversarial device (`TALLY_CHAOS`, `docs/chaos.md`), where
-//! that has an address space of its own.
+//! The program's view of its memory on the adversarial device (`TALLY_CHAOS`, `docs/chaos.md`), if that
+//! has an address space of its own.
 //!
-//! Host and device use the same pages, so a forgotten scope of an event, or a look at device memory, does
-//! no harm. Here the program gets less, as it would of a GPU with caches and memory of its own:
+//! Host and device use the same pages, so a forgotten scope of an event, or an access to device memory, does
+//! no harm. With views the program gets fewer guarantees, as with a GPU that has caches and its own memory:
 //!
 //! ```text
 //!  program ── same addresses ──► view ── flush ────► buffer ◄── same addresses ── device
 //!                                     ◄── refresh ──
 //! ```
 //!
-//! - *Device memory* is mapped for the device alone. An access of the host is its SIGSEGV.
-//! - *Host and shared memory* has a view: other pages for the program. What the host wrote comes to the
-//!   device with the next submission or signal of the host ([`Vm::flush_host`]), what the device wrote to the
-//!   host when the host has waited with a right to see it ([`Vm::refresh_host`]).
+//! - *Device memory* is mapped for the device alone. An access by the host raises SIGSEGV.
+//! - *Host and shared memory* has a view: separate pages for the program. Writes of the host reach the
+//!   device with the next submission or signal of the host ([`Vm::flush_host`]), writes of the device reach
+//!   the host when it has waited for a command that publishes them ([`Vm::refresh_host`]).
 //!
-//! Either side is given the bytes that changed since both were last alike, and keeps the others, so both
+//! Either side receives the bytes that changed since both were last equal, and keeps the others, so both
 //! may write to different bytes of a page, or of a word, at the same time.
 //!
-//! Some memory cannot be treated so. It is *coherent*, which is legal too: large memory, memory of
-//! other processes or given to them, and all of it once a program talks to the device past the driver.
+//! Some memory cannot be treated this way. It is *coherent*, which is legal too: large memory, memory that
+//! is shared with other processes, and all memory once a program communicates with the device directly.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -35,7 +35,7 @@ use super::bindings::Mapping;
 use super::{Allocation, Vm};
 use crate::error::Result;
 
-/// The largest view, and the most that all views may have: they are compared word by word.
+/// The largest view in bytes, and the largest sum of all views, since they are compared word by word.
 const LARGEST: u64 = 1 << 20;
 const MOST: u64 = 16 << 20;
 
@@ -48,21 +48,21 @@ struct State {
     /// The views by their first address.
     views: BTreeMap<u64, View>,
     bytes: u64,
-    /// A program talks to the device past the driver: there are no views any more.
+    /// Whether the program communicates with the device directly, so that there are no views any more.
     ended: bool,
 }
 
-/// Other pages for the program at the place of a buffer.
+/// Separate pages for the program at the addresses of a buffer.
 struct View {
     /// The program's pages, which are at the buffer's address.
     host: Words,
     /// The buffer, as the device sees it.
     device: Words,
-    /// The bytes of both when they were last alike.
+    /// The content of both when they were last equal.
     alike: Vec<u64>,
 }
 
-/// Memory that others change at any time.
+/// Memory that others may change at any time.
 struct Words {
     start: NonNull<AtomicU64>,
     count: usize,
@@ -89,28 +89,28 @@ impl Words {
         self.count * size_of::<u64>()
     }
 
-    /// Ends a mapping that only this knows of.
+    /// Unmaps a mapping that only this refers to.
     fn unmap(self) {
-        // SAFETY: it was made for this, and no reference to it is left.
+        // SAFETY: the mapping was made for this, and no reference to it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes()) };
     }
 }
 
-/// Gives `to` the bytes of `from` that have changed since both were `alike`.
+/// Copies to `to` the bytes of `from` that have changed since both were equal, with the content `alike`.
 fn pass(from: &Words, to: &Words, alike: &mut [u64]) {
     for ((from, to), alike) in from.get().iter().zip(to.get()).zip(alike) {
         let now = from.load(Ordering::Relaxed);
         if now != *alike {
             let changed = changed_bytes(now ^ *alike);
             let merge = |other: u64| Some(other & !changed | now & changed);
-            // Never refused.
+            // The closure never returns `None`.
             let _ = to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
             *alike = now;
         }
     }
 }
 
-/// All bits of each byte that is not 0.
+/// A mask with all bits of each byte that is not 0.
 fn changed_bytes(difference: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let highest = (((difference & LOW) + LOW) | difference) & !LOW;
@@ -118,17 +118,17 @@ fn changed_bytes(difference: u64) -> u64 {
 }
 
 impl View {
-    /// Puts a view in the place of a buffer that is not used yet. `None`: it stays coherent.
+    /// Replaces the host's mapping of an unused buffer with a view. `None`: it stays coherent.
     fn create(mapping: &Mapping) -> Option<Self> {
         let device = mapping.alias().ok()?;
         let size = mapping.size();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // Shared, so that a forked child sees what its parent does, as it does of a buffer.
+        // Shared, so that a forked child sees its parent's writes, as with a buffer.
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let at = mapping.ptr().as_ptr().cast::<c_void>();
-        // SAFETY: the buffer's own part of the VA reservation; nothing refers to memory there.
+        // SAFETY: this is the buffer's own part of the VA reservation; nothing refers to memory there.
         let mapped = unsafe { libc::mmap(at, size as usize, protection, flags, -1, 0) };
-        // SAFETY: mapped just now, for as long as the allocation lives, which keeps the view.
+        // SAFETY: the pages were just mapped and stay as long as the allocation, which keeps the view.
         let host = unsafe { Words::new(mapping.ptr(), size) };
         if mapped == libc::MAP_FAILED {
             device.unmap();
@@ -147,23 +147,23 @@ impl View {
         pass(&self.device, &self.host, &mut self.alike);
     }
 
-    /// Puts the buffer back in its place, with what the host wrote. The program may write meanwhile.
+    /// Maps the buffer at its addresses again, with the host's writes. The program may write meanwhile.
     fn end(&mut self, mapping: &Mapping) -> Result {
         self.flush();
         let none = ptr::null_mut::<c_void>();
         let (at, size) = (self.host.start.as_ptr().cast::<c_void>(), self.host.bytes());
-        // For a shared mapping this makes a second mapping of the same pages. SAFETY: the new
-        // mapping goes where nothing is; the old one stays.
+        // For a shared mapping this makes a second mapping of the same pages. SAFETY: the kernel places the new
+        // mapping where nothing is mapped; the old one stays.
         let again = unsafe { libc::mremap(at, 0, size, libc::MREMAP_MAYMOVE, none) };
         let again = NonNull::new(again.cast::<u8>()).filter(|_| again != libc::MAP_FAILED);
         let Some(again) = again else {
             return Err(mapping.bo.bindings.failed("mremap", Errno::NoMemory));
         };
-        // SAFETY: made just now, of that size.
+        // SAFETY: the mapping was just made with that size.
         let last = unsafe { Words::new(again, size as u64) };
         let opened = mapping.open();
         if opened.is_ok() {
-            // Takes what was written between the two.
+            // Includes the writes between the two steps.
             pass(&last, &self.device, &mut self.alike);
         }
         last.unmap();
@@ -175,11 +175,11 @@ impl Mapping {
     /// A second mapping of the buffer, for the driver.
     fn alias(&self) -> Result<Words> {
         let bindings = &self.bo.bindings;
-        // SAFETY: without an address the mapping goes where nothing is.
+        // SAFETY: without an address, the kernel places the mapping where nothing is mapped.
         let mapped =
             unsafe { bindings.backend.bo_map(self.bo.handle, 0, self.size as usize, None) };
         let start = mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
-        // SAFETY: mapped just now, until `Words::unmap`.
+        // SAFETY: the pages were just mapped and stay until `Words::unmap`.
         Ok(unsafe { Words::new(start, self.size) })
     }
 }
@@ -189,11 +189,11 @@ impl Views {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the program may not see of new memory from it, before it knows the address.
+    /// Hides new memory from the program as far as required, before the program knows the address.
     pub(super) fn enter(&self, allocation: &Allocation) {
         let mapping = &allocation.mapping;
         if allocation.kind == ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE {
-            // SAFETY: the mapping's own part of the VA reservation, which nothing refers to yet.
+            // SAFETY: this is the mapping's own part of the VA reservation, to which nothing refers yet.
             unsafe { mapping.bo.bindings.space.close(mapping.va(), mapping.size()) };
             return;
         }
@@ -209,7 +209,7 @@ impl Views {
         }
     }
 
-    /// The memory at `base` is freed.
+    /// Notes that the memory at `base` is freed.
     pub(super) fn leave(&self, base: u64) {
         self.state().forget(base);
     }
@@ -240,7 +240,7 @@ impl Vm {
         self.views().is_some()
     }
 
-    /// Lets the device see what the host has written so far.
+    /// Makes the host's writes so far visible to the device.
     #[inline]
     pub fn flush_host(&self) {
         if let Some(views) = self.views() {
@@ -248,7 +248,7 @@ impl Vm {
         }
     }
 
-    /// Lets the host see what the device has written so far.
+    /// Makes the device's writes so far visible to the host.
     #[inline]
     pub fn refresh_host(&self) {
         if let Some(views) = self.views() {
@@ -256,8 +256,8 @@ impl Vm {
         }
     }
 
-    /// Lets both sides see at once what the other writes to the allocation at `base`: it is given to
-    /// another process.
+    /// Makes each side's writes to the allocation at `base` visible to the other at once, because it is
+    /// shared with another process.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
@@ -273,8 +273,8 @@ impl Vm {
         self.usm.with(found.base, found.id, end).unwrap_or(Ok(()))
     }
 
-    /// The same for all memory, also of the future: a kernel and the host talk to each other by atomic
-    /// operations, or the host signals or waits past the driver.
+    /// Does the same for all memory, including future allocations: a kernel and the host communicate by
+    /// atomic operations, or the host signals or waits without the driver.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
@@ -284,7 +284,7 @@ impl Vm {
         if !std::mem::replace(&mut state.ended, true) {
             log::debug!("TALLY_CHAOS: memory is coherent from now on");
         }
-        // No thread goes on before all are: a second one waits for the lock.
+        // No thread continues before all memory is coherent: a second one waits for the lock.
         let bases: Vec<u64> = state.views.keys().copied().collect();
         bases.into_iter().try_for_each(|base| self.end_view(&mut state, base))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A kernel and a VM over a reserved window, and what the tests do with them.
+//! A kernel and a VM over a reserved window, and the operations of the tests on them.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub struct Fixture {
 
 pub const WINDOW: u64 = 1 << 24;
 
-/// A reservation where every device has addresses for windows. Where the system puts a mapping of its own
-/// accord may be beyond them: the device of a virtual machine ends its windows before its engine's own image.
+/// Makes a reservation where every device has addresses for windows. A place that the system chooses may
+/// be beyond them: the device of a virtual machine ends its windows before its engine's own image.
 pub fn reserve() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
     let hint = NEXT.fetch_add(WINDOW, Ordering::Relaxed);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping; an address without MAP_FIXED replaces nothing.
+    // SAFETY: this makes a new mapping; an address without MAP_FIXED replaces nothing.
     let start =
         unsafe { libc::mmap(hint as *mut _, WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
@@ -51,8 +51,8 @@ pub fn reserve() -> u64 {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        // "A mapping or binding keeps it alive": on a lane whose device the tests share, also for the
-        // next test. The device in the process takes its mappings back itself.
+        // "A mapping or binding keeps it alive": on a lane whose device the tests share, also during the
+        // next test. The device in the process removes its mappings itself.
         if !self.backend.sees_process() {
             // SAFETY: the test's own reservation, which nothing refers to any more.
             unsafe { libc::munmap(self.start as *mut _, WINDOW as usize) };
@@ -80,7 +80,7 @@ impl Fixture {
         self.start + page * PAGE
     }
 
-    /// MAP of whole pages of a buffer.
+    /// A MAP operation for whole pages of a buffer.
     pub fn map(&self, handle: u32, from: u64, page: u64, pages: u64, flags: u32) -> VmBind {
         VmBind {
             vm_id: self.vm,
@@ -105,7 +105,7 @@ impl Fixture {
 
     pub fn bind(&self, bind: VmBind) -> Result<(), Errno> {
         // SAFETY: the tests bind in their own reserved window and hold no
-        // references into it while they do.
+        // references into it meanwhile.
         unsafe { self.backend.vm_bind(&bind) }
     }
 
@@ -114,7 +114,7 @@ impl Fixture {
         let handle = self.bo(pages);
         self.bind(self.map(handle, 0, page, pages, RW)).unwrap();
         let at = NonNull::new(self.va(page) as *mut u8);
-        // SAFETY: the range was just bound and is the test's.
+        // SAFETY: the range was just bound and belongs to the test.
         unsafe { self.backend.bo_map(handle, 0, (pages * PAGE) as usize, at) }.unwrap();
         handle
     }
@@ -122,7 +122,7 @@ impl Fixture {
     /// The word at an address of the window.
     pub fn word(&self, address: u64) -> &AtomicU64 {
         assert!((self.start..self.start + WINDOW).contains(&address));
-        // SAFETY: the test has mapped it; the device uses it as an atomic too.
+        // SAFETY: the test has mapped the address; the device uses the word as an atomic too.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }
     }
 
@@ -182,7 +182,7 @@ impl Fixture {
             vm_id,
             index: 0,
         };
-        // SAFETY: the entries are there.
+        // SAFETY: the entries exist until the call returns.
         unsafe { self.backend.sem_wait(&mut wait) }.map(|()| wait.index)
     }
 
@@ -215,7 +215,7 @@ pub fn entry(handle: u32, offset: u64, value: u64) -> SemWaitEntry {
 }
 
 pub fn now_ns() -> i64 {
-    // SAFETY: fills the struct.
+    // SAFETY: the call only fills the struct.
     let time = unsafe {
         let mut time = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
@@ -234,7 +234,7 @@ pub fn ask<T: FromZeros + FromBytes + IntoBytes>(backend: &dyn Backend, what: u3
         data: (&raw mut answer).addr() as u64,
         reserved: 0,
     };
-    // SAFETY: `data` names `size` bytes.
+    // SAFETY: `data` points to `size` bytes.
     unsafe { backend.query(&mut query) }.unwrap();
     assert_eq!(query.size as usize, size_of::<T>());
     answer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary interface of Level Zero: types, constants and function tables, and nothing that runs.
+//! The binary interface of Level Zero: types, constants and function tables, without any executable code.
 //!
 //! - Types keep their C names, so that a name found in the specification is found here. They are
 //!   generated from ze_api.h and zes_api.h by `scripts/gen-ze`, one module per region of the
@@ -34,6 +34,6 @@ pub const fn make_version(major: u16, minor: u16) -> u32 {
 /// The type is `repr(C)`, its first field is `stype: ze_structure_type_t` and its second `pNext`, a
 /// pointer.
 pub unsafe trait Chained {
-    /// The value of `stype` that marks this structure; system management counts its own.
+    /// The value of `stype` that marks this structure; system management has values of its own.
     const STYPE: ze_structure_type_t;
 }

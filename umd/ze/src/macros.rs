@@ -2,7 +2,7 @@
 //! Macros that turn a C declaration into a Rust type. The generated files call these macros.
 //!
 //! The rule behind all of them: a caller may pass any bits, so every bit pattern is a valid value
-//! of every type here. That is why no C enumeration becomes a Rust `enum`.
+//! of every type here. For this reason no C enumeration becomes a Rust `enum`.
 
 /// An opaque handle: a pointer-sized token that is `Copy` and carries no rights to dereference.
 macro_rules! handle {
@@ -28,8 +28,8 @@ macro_rules! handle {
             }
         }
 
-        // SAFETY: a handle is a number to its holder; whoever turns it into a reference answers for
-        // the object's own thread safety.
+        // SAFETY: to its holder a handle is only a number; code that turns it into a reference is
+        // responsible for the object's thread safety.
         unsafe impl Send for $name {}
         // SAFETY: as for Send; nothing can be reached through a shared handle without unsafe code.
         unsafe impl Sync for $name {}
@@ -59,7 +59,7 @@ macro_rules! enumeration {
                 Self::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name)
             }
 
-            /// Whether the value is one of the specification's.
+            /// Whether the specification defines the value.
             pub fn is_known(self) -> bool {
                 self.name().is_some()
             }
@@ -114,8 +114,8 @@ macro_rules! zeroed_default {
     };
 }
 
-/// A structure that begins with `stype` and `pNext`, and the type constant that marks it; of which
-/// enumeration, if it is not the core's.
+/// A structure that begins with `stype` and `pNext`, and the type constant that marks it, with its
+/// enumeration if that is not the core's.
 macro_rules! chained {
     ($name:ident, $stype:ident) => {
         chained!($name, ze_structure_type_t, $stype);

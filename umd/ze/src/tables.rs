@@ -2,8 +2,8 @@
 //! The layout of the function tables that a driver fills for the loader.
 //!
 //! The caller allocates a table as its own headers declare it, and passes the API version of these
-//! headers. So the layout depends on the version: the entries that this version knew, in the order
-//! of today's table. Nearly always that is a prefix of today's table. Two things that are not:
+//! headers. So the layout depends on the version: it consists of the entries that this version knew, in the
+//! order of today's table. Nearly always that is a prefix of today's table, with two exceptions:
 //!
 //! - `zesDeviceGetCardPowerDomain` was put into the middle of zesDevice in 1.3, which moved the five
 //!   entries behind it. Leaving out what a version did not know gives the old layout too.
@@ -18,7 +18,7 @@
 
 use crate::generated::tables::{ze, zer, zes, zet};
 
-/// What a function returns, which says what it answers when it cannot do its work.
+/// The return type of a function, which determines the value that it returns on failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returns {
     /// A `ze_result_t`.
@@ -32,11 +32,11 @@ pub enum Returns {
 /// One function pointer of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The API version, as `ze_api_version_t` has it, from which on the table has this entry.
+    /// The API version, encoded as in `ze_api_version_t`, from which on the table has this entry.
     pub since: u32,
     /// The function's full name, such as `zeDriverGet`.
     pub name: &'static str,
-    /// What the function returns.
+    /// The function's return type.
     pub returns: Returns,
 }
 

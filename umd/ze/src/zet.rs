@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The types of the tools interface, zet_api.h, as far as the driver has functions of it. Its handles
-//! are those of the core interface.
+//! The types of the tools interface, zet_api.h, that the driver's functions need. Its handles are those
+//! of the core interface.
 
 // C names are kept as they are; fields mean what the specification says.
 #![allow(non_camel_case_types, missing_docs)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The experimental `zex` interface to counter-based events, found by name with
-//! `zeDriverGetExtensionFunctionAddress`.
+//! The experimental `zex` interface to counter-based events, whose functions
+//! `zeDriverGetExtensionFunctionAddress` returns by name.
 //!
 //! SYCL's Level Zero adapter creates its events with `zexCounterBasedEventCreate2`. Names and
 //! values are those of `zex_common.h`, `zex_event.h` and `ze_stypes.h` of Intel's driver; the flag

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rust's structures and constants are those that a C compiler sees in the header.
+//! Checks that Rust's structures and constants match those that a C compiler sees in the header.
 //!
 //! A C program, compiled against the installed Level Zero headers, prints size and offsets of every
-//! structure and the value of every constant that these headers have. What is newer than the headers
-//! is not compared; for it stands that it comes from the same generator.
+//! structure and the value of every constant that these headers have. Types newer than these headers are
+//! not compared, but come from the same generator.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -54,7 +54,8 @@ macro_rules! constant_list {
 #[path = "layout/list.rs"]
 mod list;
 
-/// Where libze-dev puts the headers; LEVEL_ZERO_INCLUDE names another folder that holds level_zero/.
+/// The folder where libze-dev installs the headers; LEVEL_ZERO_INCLUDE names another one that contains
+/// level_zero/.
 fn include() -> PathBuf {
     std::env::var_os("LEVEL_ZERO_INCLUDE").map_or_else(|| "/usr/include".into(), PathBuf::from)
 }
@@ -80,7 +81,7 @@ fn program(lines: impl Iterator<Item = (String, String)>) -> String {
     text + "return 0; }\n"
 }
 
-/// Compiles and runs the program; its lines as a map.
+/// Compiles and runs the program; returns its lines as a map.
 fn run(name: &str, text: &str) -> BTreeMap<String, usize> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
@@ -127,7 +128,7 @@ fn every_structure_has_the_layout_of_the_installed_header() {
 fn every_constant_has_the_value_of_the_installed_header() {
     let header = header();
     let mut compared = list::constants();
-    // What stands for the newest version differs from header to header.
+    // The constants for the newest version differ from header to header.
     compared.retain(|(name, _)| {
         header.contains(&format!("    {name} =")) && !name.ends_with("_VERSION_CURRENT")
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The types stand any value that a caller passes, and the hand-written `zex` types have their size.
+//! Checks that the types accept any value that a caller passes, and the sizes of the `zex` types.
 
 use tally_ze::zex::{
     zex_counter_based_event_desc_t, zex_counter_based_event_external_storage_properties_t,

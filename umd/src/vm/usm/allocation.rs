@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A piece of unified shared memory, in use or at rest.
+//! A piece of unified shared memory, in use or cached.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +12,35 @@ use crate::vm::budget::Charge;
 
 /// Blocks begin and end at multiples of this.
 pub(in crate::vm) const GRANULE: u64 = 64 << 10;
-/// Largest block that keeps its pages while it rests. To fill pages with zeros is cheaper than to
-/// get new ones from the system, but takes its time also if the application never touches them.
+/// The largest block that keeps its pages while it is cached. Zeroing pages is cheaper than getting new
+/// ones from the system, but takes time even if the application never touches them.
 pub(super) const MOST_KEPT: u64 = 1 << 20;
 
-/// A piece of unified shared memory, or a block that rests.
+/// A piece of unified shared memory, or a cached block.
 pub struct Allocation {
     /// Its addresses.
     pub mapping: Mapping,
-    /// Bytes that the user asked for.
+    /// The requested size in bytes.
     pub size: u64,
-    /// Host, device or shared.
+    /// Host, device or shared memory.
     pub kind: ze_memory_type_t,
-    /// Identifies it in this process; never reused.
+    /// Its id in this process; never reused.
     pub id: u64,
-    /// The context that it belongs to: `Context::id`.
+    /// The `Context::id` of the context to which it belongs.
     pub context: u64,
-    /// The device that it was made for, unless it was made for the host alone.
+    /// The charge on the device for which it was allocated; `None`: it was allocated for the host alone.
     pub charge: Option<Charge>,
-    /// Keeps memory that another process has shared.
+    /// Keeps memory that another process has shared alive there.
     pub import: Option<Hold>,
-    /// Whether it can be had as a file.
+    /// Whether it can be exported as a file.
     pub exportable: bool,
     /// Attributes of atomics, by the device; see [`Vm::set_atomics`](crate::vm::Vm::set_atomics).
     pub atomics: BTreeMap<u32, u32>,
-    /// Bytes that the kernel counts for it.
+    /// Number of bytes that the kernel counts for it.
     pub(super) counted: u64,
-    /// Bytes from its start on that may not be zero when it rests.
+    /// Number of bytes at its start that may be nonzero while it is cached.
     pub(super) dirty: u64,
-    /// Whether the block may serve again: no other process has it.
+    /// Whether the block may be reused, because no other process has it.
     pub(super) reusable: bool,
 }
 
@@ -62,13 +62,14 @@ impl Allocation {
         }
     }
 
-    /// Its buffer, for another process, which keeps the pages: they are no other allocation's later.
+    /// Returns its buffer for another process. Since that keeps the pages, they are not reused for another
+    /// allocation.
     pub fn export(&mut self) -> u32 {
         self.reusable = false;
         self.mapping.bo()
     }
 
-    /// Counts it no longer.
+    /// Ends the accounting for it.
     pub(super) fn uncount(&mut self) {
         self.charge = None;
         if self.counted != 0 {
@@ -77,30 +78,30 @@ impl Allocation {
         }
     }
 
-    /// Makes the pages zero that may not be.
+    /// Zeroes the bytes that may be nonzero.
     pub(super) fn clear(&mut self) {
         let dirty = std::mem::take(&mut self.dirty) as usize;
-        // SAFETY: the block is mapped for reading and writing and has as many bytes. It
-        // is freed, so no correct program uses its address.
+        // SAFETY: the block is mapped for reading and writing and has at least this many bytes. It is
+        // freed, so no correct program uses its address.
         unsafe { self.mapping.ptr().write_bytes(0, dirty) };
     }
 
-    /// Gives the pages back to the system and takes all access away, so that an access to freed
-    /// memory is a fault. Whether it could.
+    /// Returns the pages to the system and removes all access, so that an access to freed memory is a fault.
+    /// Returns whether this succeeded.
     pub(super) fn close(&mut self) -> bool {
         self.dirty = 0;
         let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
-        // SAFETY: as for `clear`; the pages are of a file that only this block uses.
+        // SAFETY: as for `clear`; the pages belong to a file that only this block uses.
         unsafe {
             libc::madvise(start, bytes, libc::MADV_REMOVE) == 0
                 && libc::mprotect(start, bytes, libc::PROT_NONE) == 0
         }
     }
 
-    /// Undoes [`Allocation::close`]; the pages are zero. Whether it could.
+    /// Undoes [`Allocation::close`]; the pages are zero. Returns whether this succeeded.
     pub(super) fn open(&mut self) -> bool {
         let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
-        // SAFETY: the block's own mapping, which nothing uses.
+        // SAFETY: this is the block's own mapping, which nothing uses.
         unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
     }
 }
@@ -118,20 +119,20 @@ impl Drop for Allocation {
 pub struct Found {
     /// First address of the allocation.
     pub base: u64,
-    /// Bytes that the user asked for.
+    /// The requested size in bytes.
     pub size: u64,
     /// The buffer; the allocation begins at its start.
     pub bo: u32,
     /// Host, device or shared.
     pub kind: ze_memory_type_t,
-    /// Identifies the allocation.
+    /// The id of the allocation.
     pub id: u64,
-    /// The context that it belongs to.
+    /// The context to which it belongs.
     pub context: u64,
-    /// The number of the device that it was made for.
+    /// The number of the device for which it was allocated.
     pub device: Option<u32>,
     /// Whether another process has shared it.
     pub imported: bool,
-    /// Whether it can be had as a file.
+    /// Whether it can be exported as a file.
     pub exportable: bool,
 }

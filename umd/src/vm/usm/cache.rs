@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks that rest between two allocations, with their buffers and addresses.
+//! The cache of free blocks, which keep their buffers and addresses between two allocations.
 //!
 //! ```text
 //!  bytes              rests                            keeps its pages   found by
@@ -8,8 +8,9 @@
 //!  more               in the depot, the last 32        no                size of the block
 //! ```
 //!
-//! A thread's own are few; a thread that frees more, or what others have allocated, passes half of
-//! them on to the depot, which all share. What does not fit there is unmapped.
+//! A thread keeps few blocks of its own; a thread that frees more, or that frees other threads'
+//! allocations, passes half of them on to the depot, which all threads share. Blocks that do not fit there
+//! are unmapped.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,22 +18,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::allocation::{Allocation, MOST_KEPT};
 use crate::shards::Shards;
 
-/// Sizes from [`SMALLEST`] on, each twice the one before.
+/// Number of sizes from [`SMALLEST`] on, each twice the previous one.
 const CLASSES: usize = (MOST_KEPT.ilog2() - SMALLEST.ilog2() + 1) as usize;
 const SMALLEST: u64 = tally_uapi::PAGE_SIZE;
-/// Classes of which threads have their own.
+/// Number of classes of which threads keep blocks of their own.
 const OWN: usize = 5;
-/// Most bytes and blocks of a class that a thread keeps.
+/// The largest number of bytes and of blocks of a class that a thread keeps.
 const OWN_BYTES: u64 = 256 << 10;
 const OWN_BLOCKS: usize = 32;
-/// Most bytes of pages, and most blocks with pages, in the depot.
+/// The largest number of bytes of pages, and of blocks with pages, in the depot.
 const DEPOT_BYTES: u64 = 64 << 20;
 const DEPOT_BLOCKS: usize = 1024;
-/// Most blocks without pages, and most addresses that they have together.
+/// The largest number of blocks without pages, and of the bytes of addresses that they have together.
 const LARGE_BLOCKS: usize = 32;
 const LARGE_BYTES: u64 = 16 << 30;
 
-/// A block that rests. It stays where it is, so that none is copied when it is taken.
+/// A cached block. It is boxed, so that taking it copies nothing.
 type Block = Box<Allocation>;
 
 /// See the module's description.
@@ -47,18 +48,18 @@ struct Depot {
     classes: [Vec<Block>; CLASSES],
     bytes: u64,
     blocks: usize,
-    /// Blocks without pages; the one that has rested longest is in front.
+    /// Blocks without pages; the one that was cached first is in front.
     large: VecDeque<Block>,
     large_bytes: u64,
 }
 
-/// The class of blocks for `bytes`, not 0; those that keep no pages have none.
+/// The class of blocks for `bytes`, not 0; blocks that keep no pages have none.
 fn class(bytes: u64) -> Option<usize> {
     let doublings = bytes.next_power_of_two().max(SMALLEST).ilog2() - SMALLEST.ilog2();
     Some(doublings as usize).filter(|&class| class < CLASSES)
 }
 
-/// Most blocks of a class that a thread keeps.
+/// The largest number of blocks of a class that a thread keeps.
 const fn most(class: usize) -> usize {
     let blocks = (OWN_BYTES / (SMALLEST << class)) as usize;
     if blocks < OWN_BLOCKS { blocks } else { OWN_BLOCKS }
@@ -69,13 +70,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn take(blocks: &mut Vec<Block>, align: u64) -> Option<Block> {
-    // Usually any will do.
+    // Usually any block will do.
     let at = blocks.iter().rposition(|it| it.mapping.va().is_multiple_of(align))?;
     Some(blocks.swap_remove(at))
 }
 
 impl Cache {
-    /// A block for `bytes`, aligned to `align`; one for more than [`MOST_KEPT`] has `size` bytes.
+    /// Takes a block for `bytes`, aligned to `align`; one for more than [`MOST_KEPT`] has `size` bytes.
     pub(super) fn get(&self, bytes: u64, size: u64, align: u64) -> Option<Block> {
         let Some(class) = class(bytes) else { return lock(&self.depot).get_large(size, align) };
         if class >= OWN {
@@ -91,7 +92,7 @@ impl Cache {
         take(own, align)
     }
 
-    /// A block of which `bytes` were used is free.
+    /// Caches a free block of which `bytes` were used.
     pub(super) fn put(&self, bytes: u64, block: Block) {
         // The surplus is unmapped without a lock.
         let Some(class) = class(bytes) else {
@@ -113,7 +114,7 @@ impl Cache {
         lock(&self.depot).put(class, &mut surplus);
     }
 
-    /// Unmaps all that rests; whether there was anything.
+    /// Unmaps all cached blocks; returns whether there were any.
     pub(super) fn drain(&self) -> bool {
         let mut all = vec![];
         for own in self.own.iter() {
@@ -132,7 +133,7 @@ impl Depot {
         Some(block)
     }
 
-    /// Takes of `blocks` what there is room for.
+    /// Takes as many of `blocks` as there is room for.
     fn put(&mut self, class: usize, blocks: &mut Vec<Block>) {
         let bytes = SMALLEST << class;
         while self.blocks < DEPOT_BLOCKS && self.bytes + bytes <= DEPOT_BYTES {
@@ -150,7 +151,7 @@ impl Depot {
         Some(block)
     }
 
-    /// Keeps a block; what there is no room for any more.
+    /// Keeps a block; returns the blocks for which there is no room any more.
     fn put_large(&mut self, block: Block) -> Vec<Block> {
         self.large_bytes += block.mapping.size();
         self.large.push_back(block);

@@ -7,13 +7,13 @@
 //!  records     | {size, id}  |             |  {size 0}   | {size, id}  |   of the block's first granule
 //! ```
 //!
-//! A block has its granules for itself. Each granule names the first one of the block that it
-//! belongs to, or did once; a record at the first one says whether there is an allocation now. So
-//! only records change when memory is freed, and a stale name leads to a record that does not reach
-//! so far. Records are never freed before the registry.
+//! A granule belongs to one block. Each granule names the first granule of the block to which it belongs
+//! or once belonged; a record at the first one shows whether there is an allocation now. So only records
+//! change when memory is freed, and a stale name leads to a record that does not extend to the address.
+//! Records are never freed before the registry.
 //!
-//! A record's words are read without its lock: a version that is odd while they change, and another
-//! one afterwards, tells a reader that it has read a mixture.
+//! A record's words are read without its lock: its version is odd while they change and different
+//! afterwards, which tells a reader that it has read a mixture.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,15 +24,15 @@ use super::super::budget::Charge;
 use super::allocation::{Allocation, Found, GRANULE};
 use crate::space::Space;
 
-/// Records that are made at once.
+/// Number of records that are created at once.
 const CHUNK: usize = 1024;
 
 /// See the module's description.
 pub(in super::super) struct Registry {
     /// First address of the VA reservation.
     start: u64,
-    /// For each granule: one more than the first granule of its block. Pages of it that are never
-    /// used are never touched.
+    /// For each granule, the first granule of its block plus one. Unused pages of this array are never
+    /// touched.
     heads: Box<[AtomicU32]>,
     records: Box<[OnceLock<Box<[Record]>>]>,
 }
@@ -50,7 +50,7 @@ struct Record {
 
 const WORDS: usize = 4;
 
-/// Words of a record: bytes, or 0 if there is no allocation; its number; its context; the rest.
+/// The words of a record: size in bytes, or 0 if there is no allocation; id; context; the rest.
 type Words = [u64; WORDS];
 
 impl Registry {
@@ -73,7 +73,7 @@ impl Registry {
         self.start + granule as u64 * GRANULE
     }
 
-    /// First address and words of the allocation that holds an address.
+    /// The first address and the words of the allocation that contains an address.
     #[inline]
     fn look(&self, address: u64) -> Option<(u64, Words)> {
         let head = self.heads.get(self.granule(address))?.load(Ordering::Acquire);
@@ -83,8 +83,8 @@ impl Registry {
         (address - base < words[0]).then_some((base, words))
     }
 
-    /// Bytes from an address to the end of the allocation that holds it. Every copy and fill asks this
-    /// of its memory; one word is no mixture, so the version is not needed.
+    /// Bytes from an address to the end of the allocation that contains it. Every copy and fill calls this for
+    /// its memory; a single word is no mixture, so the version is not needed.
     #[inline]
     pub(in super::super) fn rest(&self, address: u64) -> Option<u64> {
         let head = self.heads.get(self.granule(address))?.load(Ordering::Acquire);
@@ -93,13 +93,13 @@ impl Registry {
         size.checked_sub(address - self.base(head)).filter(|&rest| rest != 0)
     }
 
-    /// The record of the allocation that holds an address.
+    /// The record of the allocation that contains an address.
     #[inline]
     pub(in super::super) fn find(&self, address: u64) -> Option<Found> {
         self.look(address).map(|(base, words)| found(base, words))
     }
 
-    /// Makes an allocation known; its address.
+    /// Registers an allocation; returns its address.
     pub(in super::super) fn enter(&self, allocation: Box<Allocation>) -> u64 {
         let (base, bytes) = (allocation.mapping.va(), allocation.mapping.size());
         let first = self.granule(base);
@@ -113,7 +113,7 @@ impl Registry {
         drop(owner);
         let head = first as u32 + 1;
         for granule in first..=self.granule(base + bytes - 1) {
-            // A block that is used again has its name there.
+            // The granules of a reused block already have the right name.
             if self.heads[granule].load(Ordering::Relaxed) != head {
                 self.heads[granule].store(head, Ordering::Release);
             }
@@ -121,7 +121,7 @@ impl Registry {
         base
     }
 
-    /// Takes an allocation out by its first address, if it is `context`'s.
+    /// Takes out the allocation with this first address, if it belongs to `context`.
     pub(in super::super) fn take(&self, base: u64, context: u64) -> Option<Box<Allocation>> {
         let record = self.at(base)?;
         let mut owner = record.lock();
@@ -130,8 +130,8 @@ impl Registry {
         owner.take()
     }
 
-    /// Runs `f` with the allocation that begins at `base`, if it still has this number; it is not
-    /// taken out meanwhile.
+    /// Runs `f` with the allocation that begins at `base`, if it still has this id; it is not taken out
+    /// meanwhile.
     pub(in super::super) fn with<R>(
         &self,
         base: u64,
@@ -152,7 +152,7 @@ impl Registry {
         }
     }
 
-    /// The first addresses of allocations that are as wanted.
+    /// The first addresses of the allocations for which `wanted` is true.
     pub(in super::super) fn bases(&self, wanted: impl Fn(&Found) -> bool) -> Vec<u64> {
         let mut bases = Vec::new();
         for (i, chunk) in self.records.iter().enumerate() {
@@ -172,14 +172,14 @@ impl Record {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The words as they were at one time.
+    /// A consistent snapshot of the words.
     #[inline]
     fn read(&self) -> Words {
         loop {
             let version = self.version.load(Ordering::Acquire);
             if version.is_multiple_of(2) {
                 let words = self.words.each_ref().map(|it| it.load(Ordering::Relaxed));
-                // The reads above come before the version is read again.
+                // The reads above are ordered before the second read of the version.
                 fence(Ordering::Acquire);
                 if self.version.load(Ordering::Relaxed) == version {
                     return words;
@@ -195,7 +195,7 @@ impl Record {
     fn write(&self, words: Words) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // A reader of one of the words below also finds the odd version.
+        // A reader that sees one of the writes below also sees the odd version.
         fence(Ordering::Release);
         for (place, word) in self.words.iter().zip(words) {
             place.store(word, Ordering::Relaxed);
@@ -239,10 +239,10 @@ fn found(base: u64, [size, id, context, facts]: Words) -> Found {
     }
 }
 
-/// Words that are 0, in pages that the system brings in when they are touched.
+/// Zeroed words, in pages that the system provides when they are touched.
 fn zeros(count: usize) -> Box<[AtomicU32]> {
     let words = Box::into_raw(vec![0_u32; count].into_boxed_slice());
-    // SAFETY: an atomic word has size, alignment and content of a plain one, and nothing else refers
-    // to these.
+    // SAFETY: an atomic word has the size, alignment and representation of a plain one, and nothing else
+    // refers to these.
     unsafe { Box::from_raw(words as *mut [AtomicU32]) }
 }

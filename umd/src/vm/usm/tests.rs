@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The allocator over the embedded kernel, whose memory is real, and over the fake one.
+//! Tests of the allocator with the embedded kernel, whose memory is real, and with the fake one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn free(vm: &Vm, base: u64) {
 }
 
 fn bytes<'a>(base: u64, size: u64) -> &'a mut [u8] {
-    // SAFETY: the tests ask for memory that they have allocated and that no other thread uses.
+    // SAFETY: the tests pass memory that they have allocated and that no other thread uses.
     unsafe { std::slice::from_raw_parts_mut(space::pointer(base), size as usize) }
 }
 
@@ -76,7 +76,7 @@ fn memory_can_be_read_to_the_end_of_the_next_granule_and_ends_where_it_was_asked
         assert!(bytes(base, end - base).iter().all(|&it| it == 0), "{size}");
         assert_eq!(vm.find(base + size), None, "{size}: it is not the allocation's");
         assert_eq!(vm.rest(base + size - 1), Some(1));
-        // Memory made to be exported has no file beyond its pages, and still can be read there.
+        // Memory that is allocated for export has no file beyond its pages, but is still readable there.
         let file = vm.allocate(Source::ForExport, size, 1, HOST, 1, None).expect("room");
         let end = (file + size).next_multiple_of(GRANULE) + GRANULE;
         assert!(bytes(file, end - file).iter().all(|&it| it == 0), "{size}");
@@ -104,7 +104,7 @@ fn a_block_that_another_process_has_got_serves_no_other_allocation() {
     }
 }
 
-/// One file for each, as long as its block.
+/// Each allocation has one file, as long as its block.
 #[test]
 fn allocations_share_no_file() {
     use std::os::unix::fs::MetadataExt;
@@ -141,7 +141,7 @@ fn alignments_are_kept_also_where_blocks_rest() {
     }
 }
 
-/// Blocks that rest are given back when they are what is missing: here addresses.
+/// Cached blocks are freed when their resources are missing: here addresses.
 #[test]
 fn what_rests_makes_room_for_what_is_asked_for() {
     let vm = made(256 << 20);
@@ -176,7 +176,7 @@ struct Known {
     fill: u8,
 }
 
-/// Numbers without a pattern, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -187,8 +187,8 @@ fn size_of(random: u64) -> u64 {
     1 + (random >> 5) % (1 << bits)
 }
 
-/// Threads allocate, free, export and look, some of them what others have allocated; a model of each
-/// knows what there is. Another thread looks at addresses all the while.
+/// Threads allocate, free, export and look up memory, some of it allocated by other threads; each has a
+/// model of its allocations. Another thread looks up addresses all the while.
 #[test]
 fn random_operations_of_several_threads_agree_with_a_model() {
     let vm = made(4 << 30);
@@ -222,7 +222,7 @@ fn random_operations_of_several_threads_agree_with_a_model() {
             }
         });
         let ends: Vec<_> = workers.into_iter().map(|it| it.join()).collect();
-        // Also where one has failed: the other thread ends only by this.
+        // Even if a thread has failed: only this ends the other thread.
         done.store(true, Ordering::Relaxed);
         let models: Vec<_> = ends.into_iter().map(|it| it.expect("it agrees")).collect();
         let mut handed = std::mem::take(&mut *handed.lock().expect("no panic"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Views over the buffers of a fake kernel, whose second mapping stands for the device.
+//! Tests of views with the buffers of a fake kernel, whose second mapping stands for the device.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl<'a> Both<'a> {
     }
 
     fn host(&self, i: usize) -> &AtomicU64 {
-        // SAFETY: the allocation is there, and larger.
+        // SAFETY: the allocation exists and is larger.
         unsafe { &*space::pointer(self.base).cast::<AtomicU64>().add(i) }
     }
 
@@ -112,7 +112,7 @@ fn device_memory_is_not_the_programs() {
     let mut byte = 0_u8;
     let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let from = libc::iovec { iov_base: space::pointer(base).cast(), iov_len: 1 };
-    // SAFETY: reads a byte of this process into another; the kernel checks the address.
+    // SAFETY: this reads a byte of this process into another byte of it; the kernel checks the address.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
     let error = std::io::Error::last_os_error().raw_os_error();
     assert_eq!((read, error), (-1, Some(libc::EFAULT)));
