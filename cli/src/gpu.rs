@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, value_parser};
 
-/// The most engines of a class.
+/// The largest number of engines of a class.
 pub const MAX_ENGINES: u32 = 64;
-/// The most threads of a kind.
+/// The largest number of threads of a kind.
 pub const MAX_WORKERS: u32 = 128;
 
 /// Serves the Tally GPU to one virtual machine, or to this machine

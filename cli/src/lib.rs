@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command lines of Tally's programs.
 //!
-//! Each is a type that its program parses with. Manual pages and completions are made from the same types
-//! (`cli/examples/pages.rs`), and so is `docs/commands.md`: the test of it writes it anew with TALLY_BLESS=1.
+//! Each is a type with which its program parses its arguments. Manual pages and completions are generated
+//! from the same types (`cli/examples/pages.rs`), and so is `docs/commands.md`, which its test writes anew
+//! with TALLY_BLESS=1.
 
 use clap::{Command, CommandFactory};
 
@@ -15,7 +16,7 @@ pub mod top;
 
 pub use clap::Parser;
 
-/// All of them, as users meet them.
+/// The commands of all programs, in the order in which users meet them.
 pub fn commands() -> [Command; 5] {
     [
         run::Arguments::command(),

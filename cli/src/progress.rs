@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line on a terminal that says what a program is doing, if that takes longer than two seconds.
+//! A progress line on a terminal for work that takes longer than two seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What takes less time is not worth a line.
+/// Shorter work is not worth a line.
 const SILENCE: Duration = Duration::from_secs(2);
 const PERIOD: Duration = Duration::from_secs(1);
-/// Back to the line's start, and clear it.
+/// Returns to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Shows on standard error what is being done, and for how long, until it is dropped. It shows nothing if
-/// standard error is no terminal.
+/// Shows on standard error what the program is doing and for how long, until it is dropped. It shows nothing
+/// if standard error is not a terminal.
 #[derive(Debug)]
 pub struct Progress {
     // Taken by drop, which lets the thread end.
@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// From here on `text` is being done.
+    /// Begins to show `text`.
     pub fn of(text: impl Into<String>) -> Self {
         if !io::stderr().is_terminal() {
             return Self { ended: None, thread: None };
@@ -45,14 +45,14 @@ impl Progress {
                 pause = period;
                 shown = true;
                 let seconds = start.elapsed().as_secs();
-                // A terminal that is gone needs no line.
+                // If the terminal is gone, no line is needed.
                 let _ = write!(out, "{CLEAR}{text}: {seconds} s").and_then(|()| out.flush());
             }
             if shown {
                 let _ = write!(out, "{CLEAR}").and_then(|()| out.flush());
             }
         };
-        // Without a thread there is no line, and no harm.
+        // Without a thread there is no line, which does no harm.
         let thread = thread::Builder::new().name("progress".into()).spawn(show).ok();
         Self { ended: Some(ended), thread }
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// Tells of each write.
+    /// A writer that reports each write.
     #[derive(Clone)]
     struct Screen(Arc<Mutex<String>>, Sender<()>);
 

@@ -37,7 +37,7 @@ pub struct Arguments {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    // Shorter pauses would disturb the process more than they would show.
+    // Shorter pauses would disturb the process without showing more.
     let known = text.parse().ok().filter(|&seconds| seconds >= 0.1);
     let pause = known.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     pause.ok_or("it is no number of at least 0.1".to_owned())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Cells: the aligned 64-bit words in memory that everything waits for, and
+//! Cells: the aligned 64-bit words in memory on which all waits are made, and
 //! the waiter's half and the signaller's half of the sleep handshake.
 //!
 //! `device/SPEC.md`, chapter "Cells".
@@ -21,7 +21,7 @@ pub const fn waiters_index(address: u64) -> usize {
     (address as usize / CELL_SIZE as usize) % WAITERS
 }
 
-/// What a wait may assume about a cell.
+/// The kind of a cell, which determines what a wait may assume about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CellKind {
@@ -77,7 +77,7 @@ impl Compare {
         }
     }
 
-    /// The comparison as people write it.
+    /// The comparison operator as in C.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::GreaterEqual => ">=",
@@ -103,18 +103,18 @@ impl Compare {
     }
 }
 
-/// Signaller's half, after the store to the cell: whether anybody may sleep on it.
+/// Signaller's half, after the store to the cell: returns whether any waiter may sleep on it.
 ///
 /// The fence orders the store of the cell before the load of the waiters word;
-/// [`waiter_enters`] orders the other two the other way round, so at least one
-/// side sees the other.
+/// [`waiter_enters`] orders its two accesses the other way round, so at least
+/// one side sees the other.
 #[inline]
 pub fn signaller_must_wake(waiters: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
     waiters.load(Ordering::Relaxed) != 0
 }
 
-/// Waiter's half: announces itself, then tells whether it may sleep.
+/// Waiter's half: announces the waiter, then returns whether it may sleep.
 ///
 /// Returns false when the cell already meets the wait; either way the waiter
 /// calls [`waiter_leaves`] once it no longer sleeps.
@@ -125,7 +125,7 @@ pub fn waiter_enters(waiters: &AtomicU32, cell: &CellWord, compare: Compare, val
     !compare.met(cell.load(Ordering::Acquire), value)
 }
 
-/// Waiter's half, last: no longer counted.
+/// Waiter's half, at its end: the waiter is no longer counted.
 #[inline]
 pub fn waiter_leaves(waiters: &AtomicU32) {
     waiters.fetch_sub(1, Ordering::Release);

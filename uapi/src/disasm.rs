@@ -11,7 +11,7 @@ use crate::packet::{
 
 /// A packet that prints as one line of assembly, without a newline.
 ///
-/// A packet that the device would fault prints as `bad(...)` with its words.
+/// A packet for which the device would report a fault prints as `bad(...)` with its words.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// The packet.

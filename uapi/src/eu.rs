@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The entry of compiled kernels: what an execution unit hands to native code.
+//! The entry of compiled kernels: the data that an execution unit passes to native code.
 //!
 //! `device/SPEC.md`, chapter "Execution units".
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Most work-items in a work-group.
+/// Maximum number of work-items in a work-group.
 pub const MAX_GROUP_ITEMS: u32 = 1024;
-/// Most bytes of local memory of a work-group.
+/// Maximum size of a work-group's local memory, in bytes.
 pub const MAX_LOCAL_BYTES: u32 = 64 << 10;
-/// Most bytes of scratch of a work-group.
+/// Maximum size of a work-group's scratch memory, in bytes.
 pub const MAX_SCRATCH_BYTES: u32 = 64 << 20;
-/// Most work-groups of a cooperative DISPATCH.
+/// Maximum number of work-groups of a cooperative DISPATCH.
 pub const MAX_COOPERATIVE_GROUPS: u32 = 32;
 /// Alignment of argument blocks, local memory and scratch, in bytes.
 pub const BLOCK_ALIGN: u64 = 64;
@@ -32,7 +32,7 @@ pub struct KernargHeader {
 /// Offset of the compiler's argument block from the DISPATCH's address, in bytes.
 pub const ARGS_OFFSET: u64 = core::mem::size_of::<KernargHeader>() as u64;
 
-/// What is the same for all work-groups of a launch.
+/// The data that all work-groups of a launch share.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct LaunchInfo {
@@ -52,7 +52,7 @@ pub struct LaunchInfo {
     /// Address of a C function that takes the group's [`GroupContext`]: it returns when all groups
     /// of a cooperative launch have called it, and at once in any other.
     pub grid_wait: u64,
-    /// The device's own.
+    /// For the device's own use.
     pub grid: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct GroupContext {
     pub args: *const u8,
     /// Local memory of the group, uninitialised.
     pub local: *mut u8,
-    /// Private to the group's code, uninitialised.
+    /// Scratch memory, private to the group's code, uninitialised.
     pub scratch: *mut u8,
     /// The id of the group in each dimension.
     pub group: [u32; 3],

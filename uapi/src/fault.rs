@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Faults: why the device stopped a queue.
+//! Faults: the reasons why the device stops a queue.
 //!
 //! `device/SPEC.md`, chapter "Faults".
 
@@ -11,7 +11,7 @@ pub enum FaultKind {
     BadOpcode = 1,
     /// A reserved bit or field is not zero, or a field is out of range.
     BadField = 2,
-    /// An address is not aligned as its use asks.
+    /// An address does not have the alignment that its use requires.
     BadAlignment = 3,
     /// CALL or LINK inside a recording.
     BadNesting = 4,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The admin ring: what the kernel module asks of the device, and the two pages
+//! The admin ring: the kernel module's requests to the device, and the two pages
 //! that they share.
 //!
 //! `device/SPEC.md`, chapters "The admin ring" and "Interrupts". Addresses of
@@ -10,17 +10,17 @@ use crate::ioctl::{DeviceInfo, EngineInfo};
 use crate::sync::{AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Most VMs on the device. Ids are 1 to this.
+/// Maximum number of VMs on the device. Ids are 1 to this.
 pub const MAX_VMS: u32 = 255;
 /// Slots of the answers: one for each VM id, and slot 0 for commands without a VM.
 pub const ANSWERS: u32 = MAX_VMS + 1;
-/// Most queues on the device. Ids are 1 to this.
+/// Maximum number of queues on the device. Ids are 1 to this.
 pub const MAX_QUEUES: u32 = 4095;
-/// Most extents of one [`op::VM_MAP`]: a page of them.
+/// Maximum number of extents of one [`op::VM_MAP`]: a page of them.
 pub const MAX_EXTENTS: u32 = 256;
-/// Fewest commands of an admin ring.
+/// Minimum number of commands of an admin ring.
 pub const RING_MIN: u32 = 16;
-/// Most commands of an admin ring.
+/// Maximum number of commands of an admin ring.
 pub const RING_MAX: u32 = 1024;
 
 /// [`Command::opcode`].
@@ -29,7 +29,7 @@ pub mod op {
     pub const NOP: u32 = 0;
     /// Writes an [`super::Identity`] to `args[0]`, a page.
     pub const IDENTIFY: u32 = 1;
-    /// Makes VM `vm`; `args[0]` first VA of its window, `args[1]` bytes.
+    /// Creates VM `vm`; `args[0]`: first VA of its window, `args[1]`: bytes.
     pub const VM_CREATE: u32 = 2;
     /// Ends VM `vm` and its queues. When answered, the device touches none of its pages.
     pub const VM_DESTROY: u32 = 3;
@@ -40,20 +40,20 @@ pub mod op {
     /// Unmaps `args[1]` bytes at VA `args[0]` of VM `vm`. When answered, the device
     /// touches none of these pages.
     pub const VM_UNMAP: u32 = 5;
-    /// Makes queue `queue` of VM `vm`: `args[0]` VA of the ring, `args[1]` VA of the
+    /// Creates queue `queue` of VM `vm`: `args[0]` VA of the ring, `args[1]` VA of the
     /// control page, `args[2]` packets, `args[3]` engine class, `args[4]` engine
     /// index, `args[5]` priority ([`crate::ioctl::priority`]).
     pub const QUEUE_CREATE: u32 = 6;
-    /// Stops queue `queue` of VM `vm`, as `SPEC.md`, chapter 10.
+    /// Stops queue `queue` of VM `vm`, as described in `SPEC.md`, chapter 10.
     pub const QUEUE_DESTROY: u32 = 7;
-    /// What queue `queue` of VM `vm` does: see [`super::query_value`].
+    /// Queries the state of queue `queue` of VM `vm`: see [`super::query_value`].
     pub const QUEUE_QUERY: u32 = 8;
-    /// The cells in `args[1]` bytes at VA `args[0]` of VM `vm` are orphaned, as `SPEC.md`,
-    /// chapter 6, until the range is unmapped.
+    /// Orphans the cells in `args[1]` bytes at VA `args[0]` of VM `vm`, as described in
+    /// `SPEC.md`, chapter 6, until the range is unmapped.
     pub const VM_ORPHAN: u32 = 9;
 }
 
-/// Most ranges of orphaned cells of a VM; neighbours count as one.
+/// Maximum number of ranges of orphaned cells of a VM; adjacent ranges count as one.
 pub const MAX_ORPHANS: usize = 1024;
 
 /// [`Command::flags`] of [`op::VM_MAP`]: access as in [`crate::ioctl::bind_flag`], and NULL.
@@ -64,7 +64,7 @@ pub mod map_flag {
     pub const WRITE: u32 = 1 << 1;
     /// Kernels' code; never together with WRITE.
     pub const EXECUTE: u32 = 1 << 2;
-    /// No extents: memory of the device's own that begins as zero and is forgotten.
+    /// No extents: the device's own memory, which begins as zero and is discarded.
     pub const NULL: u32 = 1 << 3;
     /// All bits that have a meaning.
     pub const ALL: u32 = READ | WRITE | EXECUTE | NULL;
@@ -100,7 +100,7 @@ pub mod answer_status {
     pub const EXISTS: u32 = 3;
     /// The VM is lost.
     pub const LOST: u32 = 4;
-    /// A limit of the device: pieces of mappings, NULL memory, orphaned ranges, processes, threads.
+    /// A limit of the device is reached: pieces of mappings, NULL memory, orphaned ranges, processes, threads.
     pub const NO_SPACE: u32 = 5;
 }
 
@@ -153,11 +153,11 @@ pub const IDENTITY_ENGINES: usize = 4;
 /// Bytes of [`Identity::target`].
 pub const IDENTITY_TARGET: usize = 3968;
 
-/// What [`op::IDENTIFY`] writes. A page.
+/// The page that [`op::IDENTIFY`] writes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Identity {
-    /// Facts. `memory_bytes` is 0: memory is the guest's, and the module's to limit.
+    /// Facts. `memory_bytes` is 0, since the memory belongs to the guest and the module limits it.
     pub device: DeviceInfo,
     /// Engine classes in `engines`.
     pub engine_classes: u32,
@@ -169,7 +169,7 @@ pub struct Identity {
     pub target: [u8; IDENTITY_TARGET],
 }
 
-/// The page by which sleepers outside a VM tell its engine that they sleep.
+/// The page in which sleepers outside a VM announce to its engine that they sleep.
 /// Written by the module and by the device, never by an engine process.
 #[repr(C, align(4096))]
 #[derive(Debug)]
@@ -178,8 +178,8 @@ pub struct WaitersPage {
     pub waiters: [AtomicU32; WAITERS],
 }
 
-/// The page by which the device says why it interrupts. The module takes bits by
-/// exchanging words with 0.
+/// The page in which the device reports the causes of its interrupts. The module
+/// takes bits by exchanging words with 0.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct StatusPage {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The host device, by which a process makes a GPU of the machine that it runs on.
+//! The host device, with which a process provides a GPU to the machine on which it runs.
 //!
 //! `device/SPEC.md`, chapter "The host device". A process that opens [`PATH`] and calls [`Start`] is one
 //! GPU until the file is closed.
@@ -7,17 +7,18 @@
 use crate::firmware::{Answer, Command, StatusPage, WaitersPage, ANSWERS};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Where it is.
+/// The path of the device.
 pub const PATH: &str = "/dev/tally-host";
-/// Its name in the kernel.
+/// The name of the device in the kernel.
 pub const NAME: &str = "tally-host";
 
-/// Commands in the admin ring: no fewer than can be out.
+/// Number of commands in the admin ring: at least the number that can be pending.
 pub const ADMIN_ENTRIES: u32 = ANSWERS;
 
-/// What the process and the driver share: a mapping of the file from offset 0, readable and writable.
+/// The memory that the process and the driver share: a mapping of the file from offset 0, readable and
+/// writable.
 ///
-/// It is never made: both sides see parts of it as atomics.
+/// No value of it is ever constructed: both sides access parts of it as atomics.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct Area {
@@ -25,9 +26,9 @@ pub struct Area {
     pub commands: [Command; ADMIN_ENTRIES as usize],
     /// Its answers.
     pub answers: [Answer; ANSWERS as usize],
-    /// Why the device interrupts.
+    /// The causes of the device's interrupts.
     pub status: StatusPage,
-    /// Who sleeps.
+    /// The numbers of sleepers on cells.
     pub waiters: WaitersPage,
 }
 
@@ -43,13 +44,13 @@ const fn request(direction: u32, number: u32, bytes: usize) -> u32 {
     direction << 30 | (bytes as u32) << 16 | 0xb9 << 8 | number
 }
 
-/// Makes a GPU: the device is enabled, and its render node is there, when this returns. Once a file.
+/// Creates a GPU: when this returns, the device is enabled and its render node exists. Once per file.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 pub struct Start {
-    /// As the register VERSION: the major version in the upper half, the minor one in the lower.
+    /// The version, encoded like the register VERSION: major in the upper half, minor in the lower.
     pub version: u32,
     /// Answer: the number of the GPU among those of this kind, by which the kernel names it.
     pub number: u32,
@@ -63,7 +64,7 @@ impl Ioctl for Start {
     const NUMBER: u32 = 0;
 }
 
-/// The file of a VM: a mapping of it at offset VA shows what is bound there.
+/// The file of a VM: a mapping of it at offset VA shows the memory that is bound there.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
@@ -79,22 +80,22 @@ impl Ioctl for VmFile {
     const NUMBER: u32 = 1;
 }
 
-/// The request number of the interrupt, an ioctl without an argument: the driver looks at the status page
-/// and at the answers.
+/// The request number of the interrupt, an ioctl without an argument: the driver checks the status page
+/// and the answers.
 pub const INTERRUPT: u32 = request(0, 2, 0);
 
 /// Offset in the file of a VM of the waiters page, to be mapped for reading: one page, below all windows.
 pub const WAITERS_OFFSET: u64 = 0;
 
-/// A write of a register, as `read` on the file gives them: ADMIN_TAIL, KICK or WAKE of [`crate::regs`].
+/// A write of a register, as `read` on the file returns it: ADMIN_TAIL, KICK or WAKE of [`crate::regs`].
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 pub struct Write {
-    /// Its offset.
+    /// The offset of the register.
     pub register: u32,
-    /// What was written.
+    /// The value that was written.
     pub value: u32,
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Images and samplers as kernels find them: descriptors in memory.
+//! Images and samplers as kernels access them: descriptors in memory.
 //!
 //! `device/SPEC.md`, chapter "Images and samplers".
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What an image argument of a kernel is the VA of. Aligned to 64 bytes.
+/// The descriptor of an image, whose VA is a kernel's image argument. Aligned to 64 bytes.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
@@ -31,7 +31,7 @@ pub struct ImageDescriptor {
     pub components: u8,
     /// One of [`channel`].
     pub channel: u8,
-    /// What each channel of a kernel's value is: one of [`swizzle`].
+    /// The source of each channel of a kernel's value: one of [`swizzle`].
     pub swizzle: [u8; 4],
     /// Bytes of a texel, 1 to 16.
     pub texel_bytes: u8,
@@ -84,7 +84,7 @@ pub mod layout {
     pub const B4_4_4_4: u8 = 7;
 }
 
-/// What the bits of a component mean.
+/// The meanings of a component's bits.
 pub mod channel {
     /// An unsigned integer.
     pub const UINT: u8 = 0;
@@ -113,7 +113,7 @@ pub mod swizzle {
 /// A sampler is a number, not an object in memory: an addressing mode of
 /// [`sampler`] and flags.
 pub mod sampler {
-    /// Coordinates are inside by the program's promise.
+    /// The program guarantees that coordinates are inside.
     pub const NONE: u32 = 0;
     /// Beyond the edge is the texel at the edge.
     pub const CLAMP_TO_EDGE: u32 = 1;
@@ -127,19 +127,19 @@ pub mod sampler {
     pub const ADDRESS_MASK: u32 = 7;
     /// Coordinates from 0 to 1 span the image.
     pub const NORMALIZED: u32 = 1 << 3;
-    /// The neighbours of a place are weighted; else the nearest texel is taken.
+    /// The neighbouring texels are interpolated; otherwise the nearest texel is taken.
     pub const LINEAR: u32 = 1 << 4;
 }
 
-/// Most texels of a row of 1D and 2D images and their arrays, and rows of 2D.
+/// Maximum number of texels in a row of 1D and 2D images and their arrays, and of rows of 2D images.
 pub const MAX_EXTENT_2D: u32 = 16384;
-/// Most texels, rows and slices of a 3D image.
+/// Maximum number of texels in a row, of rows and of slices of a 3D image.
 pub const MAX_EXTENT_3D: u32 = 2048;
-/// Most layers of an array.
+/// Maximum number of layers of an array.
 pub const MAX_LAYERS: u32 = 2048;
-/// Most bytes of a buffer image.
+/// Maximum size of a buffer image, in bytes.
 pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
-/// What row pitches are a multiple of, in bytes, unless the program chooses one.
+/// The alignment of row pitches in bytes, unless the program chooses a pitch.
 pub const ROW_ALIGN: u64 = 64;
 
 const _: () = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The words that Tally's parts share: command packets and queue pages
+//! The interfaces that Tally's parts share: command packets and queue pages
 //! (user-mode driver to device), the entry of compiled kernels (device to
 //! execution unit), the ioctls (user-mode driver to kernel module), the
 //! registers and the admin ring (kernel module to device), and the host device
@@ -16,7 +16,7 @@
 
 #![cfg_attr(not(any(loom, tally_kernel)), no_std)]
 
-// The kernel has zerocopy's derive macros in a crate of their own, and says
+// The kernel has zerocopy's derive macros in a separate crate, and sets
 // no_std itself.
 #[cfg(tally_kernel)]
 #[macro_use]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Command packets: 64 bytes each, little-endian, in a ring or in a recording.
 //!
-//! Builders make packets that [`Packet::decode`] accepts; `decode` is the one
-//! place that says what a valid packet is, for the device and for the
+//! Builders make packets that [`Packet::decode`] accepts; only `decode`
+//! defines what a valid packet is, for the device and for the
 //! disassembler. `device/SPEC.md`, chapter "Packets".
 
 use zerocopy::{transmute, transmute_ref, FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -18,18 +18,18 @@ use crate::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 pub const PACKET_SIZE: u64 = 64;
 /// Waits in one WAIT packet.
 pub const WAITS_PER_PACKET: usize = 3;
-/// Most bytes of a FILL's pattern.
+/// Maximum size of a FILL's pattern, in bytes.
 pub const MAX_FILL_PATTERN: u32 = 128;
 /// Bytes of a FILL's pattern that fit into the packet itself.
 pub const INLINE_FILL_PATTERN: u32 = 16;
-/// Most packets in a recording.
+/// Maximum number of packets in a recording.
 pub const MAX_RECORDING_PACKETS: u32 = 1 << 24;
-/// Most entries in a CALL's operand block.
+/// Maximum number of entries in a CALL's operand block.
 pub const MAX_OPERANDS: u32 = 1 << 20;
 
-/// What a packet does.
+/// The opcode of a packet.
 pub mod opcode {
-    /// Nothing but its order and its post-sync operation.
+    /// Has only its order and its post-sync operation.
     pub const NOP: u8 = 0x00;
     /// Parks the queue until up to three cells are met.
     pub const WAIT: u8 = 0x01;
@@ -51,7 +51,7 @@ pub mod opcode {
     pub const FILL: u8 = 0x22;
 }
 
-/// Flags for the order of a packet, and for what it does at its end.
+/// Flags for the order of a packet and for its post-sync operation.
 pub mod flag {
     /// Starts when all earlier commands of its queue have completed.
     pub const ORDERED: u8 = 1 << 0;
@@ -67,7 +67,7 @@ pub mod flag {
     pub const ALL: u8 = ORDERED | POST_SYNC | FROM_BASE | INDIRECT | COOPERATIVE;
 }
 
-/// What a command does to a cell when its work is done.
+/// The post-sync operation of a command on a cell, when its work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PostOp {
@@ -124,7 +124,7 @@ impl Header {
 pub struct PostSync {
     /// VA of the cell; zero without the POST_SYNC flag.
     pub address: u64,
-    /// Value; with FROM_BASE, what is added to the CALL's base.
+    /// Value; with FROM_BASE, the number to add to the CALL's base.
     pub value: u64,
 }
 
@@ -273,7 +273,7 @@ pub struct Call {
     pub operands: u64,
     /// VA of the recording's counter.
     pub counter: u64,
-    /// What the counter has reached when the execution before this one is done.
+    /// The value that the counter has reached when the previous execution is done.
     pub base: u64,
     /// Post-sync of the whole call.
     pub post: PostSync,
@@ -440,7 +440,7 @@ pub enum Command {
     Fill(Fill),
 }
 
-/// A command that needs no more than its packet, where that lies.
+/// A reference to the packet of a command that needs only its packet.
 #[derive(Clone, Copy, Debug)]
 pub enum InPlace<'a> {
     /// See [`Nop`].
@@ -508,8 +508,8 @@ impl Packet {
         }
     }
 
-    /// Does the same as [`Self::decode`] without a copy of the packet, which would take as long as a
-    /// short command. None: [`Self::decode`] says what it is.
+    /// Does the same as [`Self::decode`] without a copy of the packet, which would take as long as a short
+    /// command. `None`: the packet needs [`Self::decode`].
     #[inline]
     pub fn in_place(&self, place: Place) -> Option<InPlace<'_>> {
         let is_simple = matches!(self.header.opcode, opcode::NOP | opcode::COPY | opcode::FILL);
@@ -540,7 +540,7 @@ impl Packet {
             require(self.header.opcode == opcode::DISPATCH)?;
         }
         match self.header.opcode {
-            // These have no post-sync operation; their last words are body.
+            // These have no post-sync operation; their last words belong to the body.
             opcode::WAIT | opcode::STAMP | opcode::PREDICATE | opcode::LINK => {
                 return require(flags == 0 && self.header.post_op == 0);
             }
@@ -599,7 +599,7 @@ impl Operand {
 fn check_cell(address: u64, kind: u8, compare: u8) -> Result<(CellKind, Compare), FaultKind> {
     let kind = CellKind::from_raw(kind).ok_or(FaultKind::BadField)?;
     let compare = Compare::from_raw(compare).ok_or(FaultKind::BadField)?;
-    // A counter that goes on growing un-meets every other comparison.
+    // A counter keeps growing, so any other comparison may stop being met.
     require(kind != CellKind::Counter || compare == Compare::GreaterEqual)?;
     aligned(address, 8)?;
     Ok((kind, compare))
@@ -674,7 +674,7 @@ fn check_fill(fill: &Fill) -> Result<(), FaultKind> {
     require(fill.zero == 0 && (1..=MAX_FILL_PATTERN).contains(&size))?;
     require(fill.dst.checked_add(fill.size).is_some())?;
     let used = if size <= INLINE_FILL_PATTERN { size as usize } else { 8 };
-    // As a number: a loop over bytes takes as long as the rest of a short fill.
+    // The check uses one number: a loop over bytes takes as long as the rest of a short fill.
     let unused = u128::from_le_bytes(fill.pattern).checked_shr(8 * used as u32);
     require(unused.unwrap_or(0) == 0)
 }

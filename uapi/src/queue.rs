@@ -6,9 +6,9 @@
 
 use crate::sync::{fence, AtomicU32, AtomicU64, Ordering};
 
-/// Fewest packets in a ring. The number is always a power of two.
+/// Minimum number of packets in a ring. The number is always a power of two.
 pub const RING_MIN_PACKETS: u32 = 16;
-/// Most packets in a ring.
+/// Maximum number of packets in a ring.
 pub const RING_MAX_PACKETS: u32 = 1 << 20;
 
 /// The start of a queue's control page. Producer and device write different
@@ -23,16 +23,16 @@ pub struct QueueControl {
     /// Packets published. Written by the producer.
     pub tail: AtomicU64,
     pad0: [u64; 7],
-    /// Packets whose slot the device no longer needs. Written by the device, which may be behind with it
-    /// by 15 packets, and by no more than a quarter of the ring, while it is awake.
+    /// Packets whose slot the device no longer needs. Written by the device. While the device is awake, the
+    /// value may lag behind by 15 packets, but by no more than a quarter of the ring.
     pub head: AtomicU64,
     /// 1 while the device will not look at `tail` before a KICK. Written by the device.
     pub asleep: AtomicU32,
     pad1: u32,
-    /// VA of a [`TraceBuffer`](crate::trace::TraceBuffer) for what the queue runs, or 0. Written by the
+    /// VA of a [`TraceBuffer`](crate::trace::TraceBuffer) for the queue's commands, or 0. Written by the
     /// producer, while nothing is published; read by the device when it wakes.
     pub trace: AtomicU64,
-    /// What the queue's records are marked with. Written and read as `trace`.
+    /// The tag of the queue's records. Written and read like `trace`.
     pub trace_tag: AtomicU64,
     pad2: [u64; 4],
 }
@@ -72,7 +72,7 @@ impl QueueControl {
     ///
     /// Returns whether the device sleeps and needs a KICK. The fence orders the
     /// store of `tail` before the load of `asleep`; [`Self::device_may_sleep`]
-    /// has them the other way round, so at least one side sees the other.
+    /// orders them the other way round, so at least one side sees the other.
     #[inline]
     pub fn publish(&self, tail: u64) -> bool {
         self.tail.store(tail, Ordering::Release);
@@ -80,11 +80,11 @@ impl QueueControl {
         self.asleep.load(Ordering::Relaxed) != 0
     }
 
-    /// Producer, when [`Self::publish`] says that the device sleeps: whether the device has yet to answer
-    /// the KICK that was issued when `tail` was `rung`. It needs no other until then.
+    /// Producer, when [`Self::publish`] has found that the device sleeps: whether the device still has to
+    /// react to the KICK that was issued when `tail` was `rung`. Until then it needs no other.
     ///
-    /// The device publishes `head` before it sleeps, and sleeps only when it has consumed all packets
-    /// that it got a KICK for. So it has not slept since that KICK while `head` is below `rung`.
+    /// The device publishes `head` before it sleeps, and sleeps only when it has consumed all packets for
+    /// which it got a KICK. So while `head` is below `rung`, it has not slept since that KICK.
     #[inline]
     pub fn owes_wake(&self, rung: u64) -> bool {
         self.head.load(Ordering::Acquire) < rung
@@ -92,7 +92,7 @@ impl QueueControl {
 
     /// Device: announces sleep after it has consumed `seen` packets.
     ///
-    /// Returns false, with `asleep` taken back, when more has been published.
+    /// Returns false, with `asleep` reset, if more packets have been published.
     #[inline]
     pub fn device_may_sleep(&self, seen: u64) -> bool {
         self.asleep.store(1, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl QueueControl {
         false
     }
 
-    /// Device: awake again, on a KICK.
+    /// Device: wakes on a KICK.
     #[inline]
     pub fn device_wakes(&self) {
         self.asleep.store(0, Ordering::Relaxed);

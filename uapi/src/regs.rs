@@ -4,7 +4,7 @@
 //! `device/SPEC.md`, chapter "The PCI function". Registers are little-endian and
 //! are read and written whole, with their own width.
 
-/// PCI vendor id. The one that QEMU's own test devices use; it names no product.
+/// PCI vendor id: the one that QEMU's own test devices use, which stands for no product.
 pub const PCI_VENDOR: u16 = 0x1234;
 /// PCI device id.
 pub const PCI_DEVICE: u16 = 0x7a11;
@@ -17,7 +17,7 @@ pub const BAR_SIZE: u64 = 0x4000;
 pub const MSIX_TABLE: u64 = 0x2000;
 /// Offset of the MSI-X pending bits in BAR 0.
 pub const MSIX_PENDING: u64 = 0x3000;
-/// Interrupt vectors. One serves every cause; the status page says which.
+/// Interrupt vectors. One serves every cause; the status page has the causes.
 pub const MSIX_VECTORS: u16 = 1;
 
 /// u32, read: [`MAGIC_VALUE`].
@@ -49,7 +49,7 @@ pub const KICK: u64 = 0x1004;
 /// u32, write: the bucket of a cell that the host wrote, or [`WAKE_FOREIGN`].
 pub const WAKE: u64 = 0x1008;
 
-/// What [`MAGIC`] reads.
+/// The value of [`MAGIC`].
 pub const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"TALY");
 /// Major version of registers and admin ring: changes when an old driver would break.
 pub const VERSION_MAJOR: u16 = 2;
@@ -62,7 +62,7 @@ pub const WAKE_FOREIGN: u32 = u32::MAX;
 pub mod status {
     /// The admin ring is served.
     pub const ENABLED: u32 = 1 << 0;
-    /// A reset goes on; all other registers are ignored.
+    /// A reset is in progress; all other registers are ignored.
     pub const RESETTING: u32 = 1 << 1;
     /// ENABLE was refused, or the rings became unreadable. RESET clears it.
     pub const FAILED: u32 = 1 << 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Atomics by one name: the machine's own, or those of the model checkers `loom` and `shuttle`.
+//! Atomics under common names: the machine's own, or those of the model checkers `loom` and `shuttle`.
 
 #[cfg(not(any(loom, shuttle)))]
 pub use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
@@ -11,6 +11,6 @@ pub use shuttle::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 /// A cell.
 #[cfg(not(loom))]
 pub use core::sync::atomic::AtomicU64 as CellWord;
-/// A cell. In a model for `shuttle` it is a word of memory like any other that a packet names.
+/// A cell. In a model for `shuttle` it is a word of ordinary memory, like any other to which a packet refers.
 #[cfg(loom)]
 pub use loom::sync::atomic::AtomicU64 as CellWord;

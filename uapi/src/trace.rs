@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The device's records of the commands that it has run, for the queue's owner.
 //!
-//! `device/SPEC.md`, chapter "Traces". The buffer is memory of the queue's own VM: no other
-//! process reads there what another VM's queues do.
+//! `device/SPEC.md`, chapter "Traces". The buffer is memory of the queue's own VM, so it does not
+//! reveal to other processes what the VM's queues do.
 
 use crate::sync::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes of a [`TraceRecord`], and what a buffer is aligned to.
+/// Bytes of a [`TraceRecord`], and the alignment of a buffer.
 pub const TRACE_RECORD_SIZE: u64 = 64;
 
 /// The start of a trace buffer; `records` records follow it. Reader and device write different cache
@@ -20,7 +20,7 @@ pub const TRACE_RECORD_SIZE: u64 = 64;
 pub struct TraceBuffer {
     /// Records that the device has begun to write. Written by the device.
     pub claimed: AtomicU64,
-    /// Commands without a record, for want of room. Written by the device.
+    /// Commands without a record, for lack of room. Written by the device.
     pub dropped: AtomicU64,
     pad0: [u64; 6],
     /// Records that the reader is done with. Written by the reader.
@@ -30,13 +30,13 @@ pub struct TraceBuffer {
     pad1: [u64; 6],
 }
 
-/// One command that has done its work, or one wait that kept its queue from going on.
+/// One command that has done its work, or one wait that blocked its queue.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 pub struct TraceRecord {
-    /// The record's number, from 1 on. Written last, with release: the record is whole once it is there.
+    /// The record's number, from 1 on. Written last, with release: once it is set, the record is complete.
     pub sequence: u64,
     /// [`trace_tag`](crate::queue::QueueControl::trace_tag) of the queue.
     pub tag: u64,
@@ -49,7 +49,7 @@ pub struct TraceRecord {
     /// VA of the cell that it signals by a post-sync operation (a CALL without one: by its counter), or
     /// waits for; 0: none.
     pub cell: u64,
-    /// What it stores there or adds, or the least value that ends the wait.
+    /// The value that it stores or adds there, or the least value that ends the wait.
     pub value: u64,
     /// [`opcode`](crate::packet::opcode).
     pub opcode: u8,

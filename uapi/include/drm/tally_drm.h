@@ -87,8 +87,8 @@ enum drm_tally_fault_kind {
 	 */
 	DRM_TALLY_FAULT_KIND_BAD_FIELD = 2,
 	/**
-	 * @DRM_TALLY_FAULT_KIND_BAD_ALIGNMENT: An address is not aligned as
-	 * its use asks.
+	 * @DRM_TALLY_FAULT_KIND_BAD_ALIGNMENT: An address does not have the
+	 * alignment that its use requires.
 	 */
 	DRM_TALLY_FAULT_KIND_BAD_ALIGNMENT = 3,
 	/**

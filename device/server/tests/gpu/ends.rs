@@ -46,7 +46,7 @@ fn a_reset_ends_all_vms() {
     }
 }
 
-/// "Most VMs on the device. Ids are 1 to this.": the maximum number of VMs work side by side, and one reset
+/// "Maximum number of VMs on the device. Ids are 1 to this.": that many VMs work side by side, and one reset
 /// ends them all.
 #[test]
 fn all_vms_at_once() {

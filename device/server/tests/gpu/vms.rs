@@ -83,7 +83,7 @@ fn what_is_unmapped_is_not_touched() {
     assert_eq!(gpu.memory.word(cell.bus).load(Ordering::Relaxed), 1);
 }
 
-/// "No extents: memory of the device's own that begins as zero and is forgotten."
+/// "No extents: the device's own memory, which begins as zero and is discarded."
 #[test]
 fn null_memory_begins_as_zero() {
     let gpu = Gpu::new();
