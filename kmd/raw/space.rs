@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files whose mappings show what is bound in a VM: offset is VA. And memory that the kernel shares with a
-//! process. The kernel crate has neither faults nor anonymous files.
+//! Files whose mappings show the memory that is bound in a VM, at offsets equal to the VAs, and memory that the
+//! kernel shares with a process. The kernel crate supports neither page faults nor anonymous files.
 
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 use core::marker::PhantomData;
@@ -14,7 +14,7 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 
-/// `struct tally_shown` of the shim: what is bound at a page.
+/// `struct tally_shown` of the shim: the memory that is bound at a page.
 #[repr(C)]
 pub(crate) struct Shown {
     pub(super) pages: *const *mut bindings::page,
@@ -26,7 +26,7 @@ pub(crate) struct Shown {
     pub(super) whole_folios: bool,
 }
 
-// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+// The empty structs that bindgen generates within the kernel's structs are an artefact of the configuration.
 #[allow(improper_ctypes)]
 extern "C" {
     fn tally_fs_pin() -> c_int;
@@ -47,7 +47,7 @@ extern "C" {
     fn tally_area_free(area: *mut c_void);
     fn tally_area_page(area: *mut c_void, offset: c_ulong) -> *mut bindings::page;
     fn tally_put_page(page: *mut bindings::page);
-    /// The module whose code this is, which its files keep. The linker makes it.
+    /// This module, which its files keep loaded. The linker provides the symbol.
     static __this_module: bindings::module;
 }
 
@@ -55,59 +55,59 @@ const PAGE: usize = tally_uapi::PAGE_SIZE as usize;
 const SIGBUS: bindings::vm_fault_t = bindings::vm_fault_reason_VM_FAULT_SIGBUS;
 const NOPAGE: bindings::vm_fault_t = bindings::vm_fault_reason_VM_FAULT_NOPAGE;
 
-/// What is bound in a VM.
+/// The mappings of a VM.
 pub(crate) trait Bound: Send + Sync + 'static {
-    /// Calls `show` with what is bound at the page at `va`, which stays so until `show` has returned. False if
-    /// nothing is, or there is no memory for it. Called with a process's mmap lock held.
+    /// Calls `show` with the memory that is bound at the page at `va`; it stays bound until `show` has returned.
+    /// False if nothing is bound, or there is no memory for it. Called with a process's mmap lock held.
     fn with_page(&self, va: u64, show: &mut dyn FnMut(&Shown)) -> bool;
 }
 
-/// Memory of the kernel's that processes can map.
+/// Kernel memory that processes can map.
 pub(crate) struct Area {
     start: NonNull<c_void>,
     bytes: usize,
 }
 
-// SAFETY: it is memory, and used by volatile and atomic accesses only.
+// SAFETY: the memory is used only by volatile and atomic accesses.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// Whole pages, all zero.
+    /// Allocates zeroed memory of whole pages.
     ///
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
-        // SAFETY: takes a number.
+        // SAFETY: the call takes only a number.
         let start = unsafe { tally_area_new(bytes as c_ulong) };
         Ok(Self { start: NonNull::new(start).ok_or(ENOMEM)?, bytes })
     }
 
-    /// Where `bytes` bytes at `offset` are, page-aligned as `offset` is.
+    /// The address of `bytes` bytes at `offset`, page-aligned if `offset` is.
     pub(crate) fn part(&self, offset: usize, bytes: usize) -> Option<NonNull<u64>> {
         let end = offset.checked_add(bytes)?;
-        // SAFETY: within the memory.
+        // SAFETY: the offset lies within the memory.
         (end <= self.bytes).then(|| unsafe { self.start.byte_add(offset) }.cast())
     }
 
-    /// Maps a part of it, which outlives it then.
+    /// Maps a part of it; the mapped pages may outlive the area.
     ///
     /// # Errors
-    /// EINVAL: beyond its end, or private, or executable. ENOMEM.
+    /// EINVAL: the mapping is beyond its end, private or executable. ENOMEM.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         if vma.flags() & bindings::VM_SHARED == 0 {
             return Err(EINVAL);
         }
         vma.try_clear_mayexec()?;
-        // SAFETY: an area to be set up, and memory of the kind that can be mapped so.
+        // SAFETY: `vma` is being set up, and the memory is of the kind that this call can map.
         kernel::error::to_result(unsafe { tally_area_map(vma.as_ptr(), self.start.as_ptr()) })
     }
 }
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: made by `new`. Mappings have references to its pages.
+        // SAFETY: `new` allocated it. Mappings have their own references to its pages.
         unsafe { tally_area_free(self.start.as_ptr()) };
     }
 }
@@ -115,7 +115,7 @@ impl Drop for Area {
 /// A reference to a page of an [`Area`].
 struct SharedPage(NonNull<bindings::page>);
 
-// SAFETY: a counted reference.
+// SAFETY: the page is held by a counted reference.
 unsafe impl Send for SharedPage {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPage {}
@@ -123,7 +123,7 @@ unsafe impl Sync for SharedPage {}
 impl SharedPage {
     fn of(area: &Area, offset: usize) -> Result<Self> {
         area.part(offset, PAGE).ok_or(EINVAL)?;
-        // SAFETY: within the area. It comes with a reference.
+        // SAFETY: the offset lies within the area. The call returns the page with a reference.
         let page = unsafe { tally_area_page(area.start.as_ptr(), offset as c_ulong) };
         Ok(Self(NonNull::new(page).ok_or(ENOMEM)?))
     }
@@ -131,31 +131,31 @@ impl SharedPage {
 
 impl Drop for SharedPage {
     fn drop(&mut self) {
-        // SAFETY: the reference of `of`.
+        // SAFETY: drops the reference that `of` has got.
         unsafe { tally_put_page(self.0.as_ptr()) };
     }
 }
 
-/// A process, only to be compared with others while the file lives that it opened.
+/// The identity of a process. It may only be compared with others while the file that the process opened exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process(usize);
 
 impl Process {
-    /// The calling one.
+    /// The calling process.
     pub(crate) fn current() -> Self {
-        // SAFETY: the calling task.
+        // SAFETY: the current task is valid.
         Self(unsafe { (*bindings::get_current()).mm }.addr())
     }
 }
 
-/// Keeps the file system of VMs' files, which can be made while this lives.
+/// Keeps the file system of the VMs' files mounted; files can be created while this exists.
 pub(crate) struct Files(());
 
 impl Files {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: has no requirements.
+        // SAFETY: the call has no requirements.
         kernel::error::to_result(unsafe { tally_fs_pin() })?;
         Ok(Self(()))
     }
@@ -163,21 +163,21 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // SAFETY: pinned by `new`.
+        // SAFETY: `new` has pinned it.
         unsafe { tally_fs_unpin() };
     }
 }
 
-/// What the file of a VM holds.
+/// The private data of a VM's file.
 struct View<B> {
     bound: Arc<B>,
-    /// What can be mapped at offset 0.
+    /// The page that can be mapped at offset 0.
     waiters: SharedPage,
-    /// Who may not map it.
+    /// The process that may not map the file.
     except: Process,
 }
 
-/// The file of a VM. Its mappings show what is bound; they do not keep it bound.
+/// The file of a VM. Its mappings show the bound memory; they do not keep it bound.
 pub(crate) struct Space<B> {
     file: ARef<File>,
     _of: PhantomData<fn(B)>,
@@ -198,7 +198,8 @@ impl<B: Bound> Space<B> {
         ..pin_init::zeroed()
     };
 
-    /// A file for what is bound, with a page of `area` for readers, which all but `except` may map.
+    /// Creates a file for the bound memory, with a page of `area` for readers. All processes but `except` may map
+    /// it.
     ///
     /// # Errors
     /// ENOMEM, ENFILE.
@@ -214,14 +215,14 @@ impl<B: Bound> Space<B> {
             GFP_KERNEL_ACCOUNT,
         )?;
         let view = KBox::into_raw(view);
-        // SAFETY: the table is static, and the file system there. The file owns the view, from which `release` frees it.
+        // SAFETY: the table is static, and the file system exists. The file owns the view, which `release` frees.
         let file = from_err_ptr(unsafe { tally_space_file(&Self::FILE, view.cast()) })
             .inspect_err(|_| {
-                // SAFETY: there is no file that could have taken it.
+                // SAFETY: no file was created, so nothing else owns the view.
                 drop(unsafe { KBox::from_raw(view) });
             })?;
         let file = NonNull::new(file).ok_or(ENOMEM)?;
-        // SAFETY: a new file with one reference, which is ours; no call on it is going on.
+        // SAFETY: the file is new, its only reference is ours, and no call on it is in progress.
         Ok(Self { file: unsafe { ARef::from_raw(file.cast()) }, _of: PhantomData })
     }
 
@@ -230,34 +231,34 @@ impl<B: Bound> Space<B> {
         self.file.clone()
     }
 
-    /// Takes what is shown in a range out of all mappings. The caller sees to it that nothing of it is
-    /// shown again meanwhile.
+    /// Removes the pages of a range from all mappings. The caller makes sure that none of them is mapped again
+    /// meanwhile.
     pub(crate) fn zap(&self, start: u64, bytes: u64) {
-        // SAFETY: a live file of ours.
+        // SAFETY: the file exists and is one of ours.
         unsafe { tally_space_zap(self.file.as_ptr(), start, bytes) };
     }
 }
 
 /// # Safety
-/// For the kernel alone: the last reference to a file of [`Space::new`] goes.
+/// Only the kernel may call this, when the last reference to a file of [`Space::new`] is dropped.
 unsafe extern "C" fn release<B: Bound>(
     _inode: *mut bindings::inode,
     file: *mut bindings::file,
 ) -> c_int {
-    // SAFETY: `Space::new` has put it there, and nobody else takes it out.
+    // SAFETY: `Space::new` has stored the view there, and nothing else takes it out.
     drop(unsafe { KBox::from_raw((*file).private_data.cast::<View<B>>()) });
     0
 }
 
 /// # Safety
-/// For the kernel alone: an area of a file of [`Space::new`] is to be set up.
+/// Only the kernel may call this, to set up an area of a file of [`Space::new`].
 unsafe extern "C" fn mmap<B: Bound>(
     file: *mut bindings::file,
     vma: *mut bindings::vm_area_struct,
 ) -> c_int {
-    // SAFETY: the file has its view as long as it lives.
+    // SAFETY: the file has its view as long as it exists.
     let view = unsafe { &*(*file).private_data.cast::<View<B>>() };
-    // SAFETY: as we were called.
+    // SAFETY: as the contract of this function requires.
     let area = unsafe { VmaNew::from_raw(vma) };
     let shared = area.flags() & bindings::VM_SHARED != 0;
     if view.except == Process::current() {
@@ -274,9 +275,9 @@ unsafe extern "C" fn mmap<B: Bound>(
     if let Err(error) = kept {
         return error.to_errno();
     }
-    // SAFETY: as we were called.
+    // SAFETY: as the contract of this function requires.
     if unsafe { (*vma).vm_pgoff } != 0 {
-        // SAFETY: an area to be set up, whose flags and operations are ours to choose.
+        // SAFETY: the area is being set up, so this file chooses its flags and operations.
         unsafe {
             tally_space_map(vma);
             (*vma).vm_ops = &Space::<B>::AREA;
@@ -288,7 +289,7 @@ unsafe extern "C" fn mmap<B: Bound>(
     }
     area.set_dontcopy();
     let result = area.try_clear_maywrite().and_then(|()| area.try_clear_mayexec());
-    // SAFETY: a new area of one page, and a page that can be mapped so.
+    // SAFETY: the area is new and has one page, and the page is one that this call can map.
     let insert = || unsafe { bindings::vm_insert_page(vma, area.start(), view.waiters.0.as_ptr()) };
     match result {
         Ok(()) => insert(),
@@ -297,40 +298,40 @@ unsafe extern "C" fn mmap<B: Bound>(
 }
 
 /// # Safety
-/// For the kernel alone: a fault in an area of a file of [`Space::new`].
+/// Only the kernel may call this, for a fault in an area of a file of [`Space::new`].
 unsafe extern "C" fn fault<B: Bound>(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
-    // SAFETY: as we were called.
+    // SAFETY: as the contract of this function requires.
     unsafe { huge_fault::<B>(vmf, 0) }
 }
 
 /// # Safety
-/// As [`fault`].
+/// The same as [`fault`].
 unsafe extern "C" fn huge_fault<B: Bound>(
     vmf: *mut bindings::vm_fault,
     order: c_uint,
 ) -> bindings::vm_fault_t {
     let mut result = SIGBUS;
-    // SAFETY: as we were called.
+    // SAFETY: as the contract of this function requires.
     let (view, va) = unsafe { of_fault::<B>(vmf) };
-    // SAFETY: as we were called; the page is bound, and has memory, until this returns.
+    // SAFETY: as the contract of this function requires; the page is bound and has memory until this returns.
     view.bound.with_page(va, &mut |shown| result = unsafe { tally_space_show(vmf, order, shown) });
     result
 }
 
-/// The first write to a page that is shown to be read only. Such a page was bound so, or shown to an area that
-/// was for reading at that time.
+/// The first write to a page that is mapped read-only. Such a page was bound read-only, or the area was
+/// read-only when the page was mapped.
 ///
 /// # Safety
-/// As [`fault`].
+/// The same as [`fault`].
 unsafe extern "C" fn pfn_mkwrite<B: Bound>(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
     let mut result = SIGBUS;
-    // SAFETY: as we were called.
+    // SAFETY: as the contract of this function requires.
     let (view, va) = unsafe { of_fault::<B>(vmf) };
     view.bound.with_page(va, &mut |shown| {
         if shown.write {
-            // The kernel would change what it has seen before this call, which may be another page by now.
-            // So it is taken away here, where nothing else changes, and comes back by another fault.
-            // SAFETY: as we were called.
+            // The kernel would change the page table entry that it has seen before this call, which may be for
+            // another page by now. So this removes the entry here, where nothing else changes, and another fault
+            // maps the page again. SAFETY: as the contract of this function requires.
             unsafe { tally_space_zap((*(*vmf).__bindgen_anon_1.vma).vm_file, va, PAGE as u64) };
             result = NOPAGE;
         }
@@ -338,12 +339,12 @@ unsafe extern "C" fn pfn_mkwrite<B: Bound>(vmf: *mut bindings::vm_fault) -> bind
     result
 }
 
-/// What is faulted on.
+/// The view and the VA of a fault.
 ///
 /// # Safety
-/// As [`fault`]. The view stays as long as the fault is handled.
+/// The same as [`fault`]. The view stays as long as the fault is handled.
 unsafe fn of_fault<'a, B: Bound>(vmf: *mut bindings::vm_fault) -> (&'a View<B>, u64) {
-    // SAFETY: as the caller says: an area has its file, and the file its view.
+    // SAFETY: as the caller guarantees: an area has its file, and the file its view.
     unsafe {
         let place = (*vmf).__bindgen_anon_1;
         let view = (*(*place.vma).vm_file).private_data.cast::<View<B>>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The device's own processes on the host half: they are ended, stopped, or written over with garbage, as those
-//! might do who have taken them over. What is lost is a VM, or one GPU, and nothing else.
+//! Tests of the device's own processes on the host half: they are ended, stopped, or overwritten with garbage, as
+//! an attacker might do who has taken them over. The loss is limited to a VM, or to one GPU.
 
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::fuzz::Dice;
 use crate::half::{another, daemon, engines, is_pci};
 use crate::host::{NO_HOST, errno};
 
-/// The device's process.
+/// The process id of the device's process.
 fn running() -> libc::pid_t {
     daemon().expect("the device's process")
 }
@@ -34,34 +34,34 @@ fn vm_and_engine() -> (Fixture, libc::pid_t) {
     nobody_is_left();
     let daemon = running();
     let fixture = Fixture::new();
-    // That of the VM before it may have been told to end just now.
+    // The engine process of the previous VM may still be ending.
     eventually(|| engines(daemon).len() == 1);
     (fixture, engines(daemon)[0])
 }
 
 fn send(pid: libc::pid_t, signal: i32) {
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes only numbers.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", errno());
 }
 
-/// A VM does its work.
+/// Checks that a VM works.
 fn works(fixture: &Fixture) {
     let mut queue = fixture.queue(1000);
     for value in 1..=20 {
         queue.push(queue.signal(0, value));
         assert_eq!(fixture.wait(&[queue.entry(0, value)], 0, FOREVER), Ok(0));
     }
-    // As long as there is the queue, its memory is in use.
+    // As long as the queue exists, its memory is in use.
     fixture.node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 }).expect("QUEUE_DESTROY");
     fixture.bind(fixture.unmap(1000, 3)).expect("UNMAP");
 }
 
-/// The GPU of a node does its work.
+/// Checks that the GPU of a node works.
 fn gpu_works(node: &Path) {
     works(&Fixture::on(Node::open_path(node)));
 }
 
-/// "a kernel that ends the engine process": EIO for those who wait for its VM.
+/// "a kernel that ends the engine process": waits for its VM fail with EIO.
 pub fn an_ended_engine_loses_its_vm_alone() -> Outcome {
     if is_pci() {
         return NO_HOST;
@@ -84,8 +84,8 @@ pub fn an_ended_engine_loses_its_vm_alone() -> Outcome {
     Outcome::Passed
 }
 
-/// "revocation asks neither daemon nor engine process": memory that an engine process has seen comes back while
-/// the process stands still. What needs its answer ends it.
+/// "revocation asks neither daemon nor engine process": memory that an engine process has seen is freed while
+/// the process is stopped. An operation that needs its answer ends it.
 pub fn a_stopped_engine_keeps_no_memory() -> Outcome {
     const PAGES: u64 = 4096;
     if is_pci() {
@@ -122,14 +122,14 @@ struct Words {
     count: usize,
 }
 
-// SAFETY: memory that is used by atomics only.
+// SAFETY: the memory is used only by atomic accesses.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // SAFETY: the own mapping, to which nothing refers any more. It keeps its file open.
+        // SAFETY: this is the test's own mapping, to which nothing refers any more. (It keeps its file open.)
         unsafe { libc::munmap(self.start.cast(), self.count * 8) };
     }
 }
@@ -137,7 +137,7 @@ impl Drop for Words {
 impl Words {
     fn map(fd: &impl AsRawFd, bytes: usize) -> Self {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping.
+        // SAFETY: this makes a new mapping.
         let start = unsafe {
             let (shared, fd) = (libc::MAP_SHARED, fd.as_raw_fd());
             libc::mmap(std::ptr::null_mut(), bytes, access, shared, fd, 0)
@@ -146,7 +146,7 @@ impl Words {
         Self { start: start.cast(), count: bytes / 8 }
     }
 
-    /// Writes into words by chance: any number, a small one, two small ones, or bits; and wakes who sleeps there.
+    /// Writes to random words: any number, a small one, two small ones, or bits; and wakes the sleepers there.
     fn spoil(&self, dice: &mut Dice, times: u32) {
         for _ in 0..times {
             let value = match dice.below(4) {
@@ -155,19 +155,19 @@ impl Words {
                 2 => dice.below(300) << 32 | dice.below(300),
                 _ => 1 << dice.below(64),
             };
-            // SAFETY: within the mapping.
+            // SAFETY: the word lies within the mapping.
             let word = unsafe { &*self.start.add(dice.below(self.count as u64) as usize) };
             word.store(value, SeqCst);
             for half in [0, 4] {
                 let futex = std::ptr::from_ref(word).wrapping_byte_add(half);
-                // SAFETY: takes an address, which the kernel checks, and numbers.
+                // SAFETY: the call takes an address, which the kernel checks, and numbers.
                 unsafe { libc::syscall(libc::SYS_futex, futex, libc::FUTEX_WAKE, i32::MAX) };
             }
         }
     }
 }
 
-/// The mailbox of an engine process, which that shares with the hub.
+/// The mailbox that an engine process shares with the hub.
 fn mailbox(engine: libc::pid_t) -> Words {
     let maps = fs::read_to_string(format!("/proc/{engine}/maps")).expect("its mappings");
     let line = maps.lines().find(|line| line.contains("memfd:tally-mailbox")).expect("a mailbox");
@@ -178,7 +178,7 @@ fn mailbox(engine: libc::pid_t) -> Words {
     Words::map(&file, bytes as usize)
 }
 
-/// Garbage in all that an engine process and the hub say to each other: the VM is lost at most.
+/// Garbage in all messages between an engine process and the hub: at most the VM is lost.
 pub fn a_lying_engine_loses_its_vm_alone() -> Outcome {
     if is_pci() {
         return NO_HOST;
@@ -220,7 +220,7 @@ pub fn a_lying_engine_loses_its_vm_alone() -> Outcome {
     Outcome::Passed
 }
 
-/// The device's process stands still for some seconds: that takes time, and nothing else.
+/// The device's process is stopped for some seconds: that only delays its clients.
 pub fn a_pause_loses_nothing() -> Outcome {
     if is_pci() {
         return NO_HOST;
@@ -235,8 +235,8 @@ pub fn a_pause_loses_nothing() -> Outcome {
     Outcome::Passed
 }
 
-/// It stands still for longer: its clients are told, their memory is free, and other GPUs go on. When it goes on,
-/// it ends.
+/// The device's process is stopped for longer: its clients get errors, their memory is freed, and other GPUs
+/// continue. When the process is continued, it ends.
 pub fn a_long_pause_ends_one_gpu() -> Outcome {
     const PAGES: u64 = 8192;
     if is_pci() {
@@ -264,7 +264,7 @@ pub fn a_long_pause_ends_one_gpu() -> Outcome {
             assert!(matches!(answer, Err(libc::EIO | libc::ENODEV)), "{answer:?}");
         }
     });
-    // Nothing of it is kept for a device that is gone.
+    // No state of the client is kept for a device that is gone.
     let create = || fixture.node.call(&mut VmCreate::default());
     eventually(|| create() == Err(libc::ENODEV));
     let before = shared_kib();
@@ -282,8 +282,8 @@ pub fn a_long_pause_ends_one_gpu() -> Outcome {
     Outcome::Passed
 }
 
-/// The device's process with one more holder of its file, who writes into all that it shares with the driver, and
-/// calls at random.
+/// The device's process, with another holder of its file that writes to all memory that it shares with the driver
+/// and makes random calls.
 pub fn garbage_ends_one_gpu_at_most() -> Outcome {
     if is_pci() {
         return NO_HOST;
@@ -305,7 +305,7 @@ pub fn garbage_ends_one_gpu_at_most() -> Outcome {
                 });
             });
             let end = &end;
-            // It lets go of the file at its end.
+            // The thread closes the file at its end.
             scope.spawn(move || {
                 let (mut dice, begun) = (Dice(seed), Instant::now());
                 while begun.elapsed() < Duration::from_secs(3) {
@@ -317,7 +317,7 @@ pub fn garbage_ends_one_gpu_at_most() -> Outcome {
             while !end.load(SeqCst) {
                 gpu_works(&node);
             }
-            // Those who wait for its answers need not wait for the end of the time that it has.
+            // Waits for its answers need not last until its time limit.
             if self::daemon() == Some(daemon) {
                 send(daemon, libc::SIGKILL);
             }
@@ -331,14 +331,14 @@ pub fn garbage_ends_one_gpu_at_most() -> Outcome {
     Outcome::Passed
 }
 
-/// The host device as a process has it open.
+/// The file of the host device that a process has open.
 fn host_file(daemon: libc::pid_t) -> OwnedFd {
     let descriptors = fs::read_dir(format!("/proc/{daemon}/fd")).expect("its files").flatten();
     let number = descriptors
         .filter(|entry| fs::read_link(entry.path()).is_ok_and(|path| path == Path::new(PATH)))
         .find_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
         .expect("the host device");
-    // SAFETY: calls with numbers; the descriptors are new and have no other owner.
+    // SAFETY: the calls take only numbers; the descriptors are new and have no other owner.
     unsafe {
         let process = libc::syscall(libc::SYS_pidfd_open, daemon, 0);
         assert!(process >= 0);
@@ -349,7 +349,7 @@ fn host_file(daemon: libc::pid_t) -> OwnedFd {
     }
 }
 
-/// A call on the host device that is not the device's.
+/// Makes a call on the host device that the device did not make.
 fn call_at_random(file: &OwnedFd, dice: &mut Dice) {
     let fd = file.as_raw_fd();
     let mut argument = [dice.below(300), dice.below(1 << 48), dice.below(u64::MAX)];
@@ -359,7 +359,7 @@ fn call_at_random(file: &OwnedFd, dice: &mut Dice) {
         2 => VmFile::REQUEST,
         _ => INTERRUPT,
     };
-    // SAFETY: an argument that is larger than any of the host device's; the kernel checks what it names.
+    // SAFETY: the argument is larger than any of the host device's; the kernel checks addresses in it.
     unsafe {
         let done = libc::ioctl(fd, request as libc::Ioctl, argument.as_mut_ptr());
         if done == 0 && request == VmFile::REQUEST {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The two halves of the module: the device is a PCI function, or a process of this machine. How it goes and
-//! comes back, as tests need it.
+//! The two halves of the module: the device is a PCI function, or a process of this machine. Removes the device
+//! and brings it back for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub fn device_file(name: &str) -> PathBuf {
     driver().join(address()).join(name)
 }
 
-/// The device's process, by its number. Only on the host half.
+/// The process id of the device's process. Only on the host half.
 pub fn daemon() -> Option<libc::pid_t> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -45,13 +45,13 @@ pub fn daemon() -> Option<libc::pid_t> {
     })
 }
 
-/// The engine processes of a device's process, by their numbers.
+/// The process ids of a device's engine processes.
 pub fn engines(daemon: libc::pid_t) -> Vec<libc::pid_t> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let parent = |pid: &libc::pid_t| -> Option<libc::pid_t> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name: the state, and the parent.
+        // The fields behind the name are the state and the parent.
         text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
     numbers.filter(|pid| parent(pid) == Some(daemon)).collect()
@@ -64,25 +64,25 @@ fn numbers() -> Vec<u32> {
     names.filter_map(|name| name.strip_prefix("tally-host.")?.parse().ok()).collect()
 }
 
-/// A signal to the device's process, if there is one.
+/// Sends a signal to the device's process, if there is one.
 pub fn signal_daemon(signal: i32) {
     if let Some(pid) = daemon() {
-        // SAFETY: takes numbers. That it has just ended is no matter.
+        // SAFETY: the call takes only numbers. It does no harm if the process has just ended.
         unsafe { libc::kill(pid, signal) };
     }
 }
 
-/// While this file is there, nobody starts the device's process anew (`scripts/vm.d/guest-init`).
+/// While this file exists, the device's process is not restarted (`scripts/vm.d/guest-init`).
 const STOPPED: &str = "/run/tally-gpu.stopped";
 
-/// A device that is gone, and comes back when this is dropped.
+/// A removed device, which comes back when this is dropped.
 pub struct Gone {
-    /// On the PCI half: its address.
+    /// The device's address on the PCI half.
     address: Option<String>,
 }
 
 impl Gone {
-    /// Has the device go: the driver is unbound, or the device's process is killed.
+    /// Removes the device: the driver is unbound, or the device's process is killed.
     pub fn now() -> Self {
         if is_pci() {
             let address = address();
@@ -90,17 +90,17 @@ impl Gone {
             return Self { address: Some(address) };
         }
         fs::write(STOPPED, "").expect("to stop it");
-        // Others may end it, too, and it may be about to be started.
+        // Other tests may end the process, too, or it may be about to start.
         eventually(|| {
             signal_daemon(libc::SIGKILL);
             daemon().is_none()
         });
-        // A child that it was about to start has its file a moment longer.
+        // A child that it was about to start keeps its file open a moment longer.
         eventually(|| Node::try_open().is_none());
         Self { address: None }
     }
 
-    /// On the PCI half: whether the device may reach memory by itself, bit 2 of the command register.
+    /// On the PCI half: whether the device may access memory by itself (bit 2 of the command register).
     pub fn is_master(&self) -> bool {
         let Some(address) = &self.address else { return false };
         let config = Path::new("/sys/bus/pci/devices").join(address).join("config");
@@ -111,7 +111,7 @@ impl Gone {
 impl Drop for Gone {
     fn drop(&mut self) {
         match &self.address {
-            // Memory may be made to fail.
+            // Allocations may be made to fail.
             Some(address) => eventually(|| fs::write(driver().join("bind"), address).is_ok()),
             None => fs::remove_file(STOPPED).expect("to go on"),
         }
@@ -126,7 +126,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Takes over from those who have started it until now.
+    /// Takes over the start of the process from its previous starter.
     pub fn take_over() -> Self {
         Self { words: words(), _gone: Gone::now() }
     }
@@ -137,7 +137,7 @@ impl Program {
     }
 }
 
-/// What the device's process was started as.
+/// The command line with which the device's process was started.
 fn words() -> Vec<String> {
     let pid = daemon().expect("the device's process");
     let words = fs::read(format!("/proc/{pid}/cmdline")).expect("its words");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A GPU that a test is itself, by the host device: honest only as far as the test wants.
+//! A GPU that the test implements itself with the host device. It behaves correctly only as far as the test wants.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -33,14 +33,14 @@ pub struct Device {
     area: *mut AtomicU64,
 }
 
-// SAFETY: a descriptor, and memory that is used by atomics only.
+// SAFETY: a descriptor, and memory that is used only by atomic accesses.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: mapped by `open`, and used by `self` only.
+        // SAFETY: `open` mapped it, and only `self` uses it.
         unsafe { libc::munmap(self.area.cast(), size_of::<Area>()) };
     }
 }
@@ -78,7 +78,7 @@ impl Device {
             .open(PATH)
             .expect("the host device");
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of what the driver gives.
+        // SAFETY: this makes a new mapping of the driver's memory.
         let area = unsafe {
             let (flags, fd) = (libc::MAP_SHARED, file.as_raw_fd());
             libc::mmap(std::ptr::null_mut(), size_of::<Area>(), access, flags, fd, 0)
@@ -88,7 +88,7 @@ impl Device {
     }
 
     pub fn call<T: Ioctl>(&self, arg: &mut T) -> Result<(), i32> {
-        // SAFETY: the number fits the struct. The kernel checks addresses.
+        // SAFETY: the request number matches the struct. The kernel checks addresses.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), T::REQUEST as libc::Ioctl, arg) } {
             0 => Ok(()),
             _ => Err(errno()),
@@ -101,7 +101,7 @@ impl Device {
         self.call(&mut start).map(|()| start.number)
     }
 
-    /// Starts, and opens the render node.
+    /// Starts the GPU and opens its render node.
     pub fn start(&self) -> Node {
         let version = u32::from(regs::VERSION_MAJOR) << 16;
         let number = self.start_as(&identity(), version).expect("START");
@@ -109,7 +109,7 @@ impl Device {
     }
 
     pub fn interrupt(&self) -> Result<(), i32> {
-        // SAFETY: a call without an argument.
+        // SAFETY: the call has no argument.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), INTERRUPT as libc::Ioctl) } {
             0 => Ok(()),
             _ => Err(errno()),
@@ -119,11 +119,11 @@ impl Device {
     pub fn vm_file(&self, vm: u32) -> Result<OwnedFd, i32> {
         let mut request = VmFile { vm, fd: -1 };
         self.call(&mut request)?;
-        // SAFETY: the driver has just made it.
+        // SAFETY: the driver has just created the descriptor.
         Ok(unsafe { OwnedFd::from_raw_fd(request.fd) })
     }
 
-    /// The next register writes. An error: the driver has given the device up.
+    /// Reads the next register writes. It fails if the driver has given up the device.
     pub fn writes(&self) -> io::Result<Vec<Write>> {
         let mut writes = [Write::default(); 8];
         let bytes = (&self.file).read(writes.as_mut_bytes())?;
@@ -133,7 +133,7 @@ impl Device {
     /// Word `index` at `offset` of the area.
     pub fn word(&self, offset: usize, index: usize) -> &AtomicU64 {
         assert!(offset + index * 8 < size_of::<Area>());
-        // SAFETY: within the mapping, which lives as long as `self`.
+        // SAFETY: the word lies within the mapping, which exists as long as `self`.
         unsafe { &*self.area.byte_add(offset).add(index) }
     }
 
@@ -144,12 +144,12 @@ impl Device {
         zerocopy::transmute!(words)
     }
 
-    /// Answers the command of number `index`.
+    /// Answers the command with number `index`.
     fn answer(&self, index: u32, command: &Command, answer: Answer) {
         let slot = if command.vm < 256 { command.vm as usize } else { 0 } * WORDS;
         let words: [u64; WORDS] = zerocopy::transmute!(answer);
         let offset = std::mem::offset_of!(Area, answers);
-        // The last word has the sequence in its upper half.
+        // The upper half of the last word is the sequence.
         for (word, value) in words.iter().enumerate().take(WORDS - 1) {
             self.word(offset, slot + word).store(*value, SeqCst);
         }
@@ -158,7 +158,7 @@ impl Device {
         let _ = self.interrupt();
     }
 
-    /// Answers every command with success, up to and with a VM_DESTROY.
+    /// Answers every command with success, up to and including a VM_DESTROY.
     pub fn serve(&self, mut on: impl FnMut(&Command)) {
         let mut served = 0;
         while let Ok(writes) = self.writes() {
@@ -177,7 +177,7 @@ impl Device {
     }
 }
 
-/// The render node of the GPU of a number.
+/// The render node of the GPU with this number.
 pub fn node_of(number: u32) -> std::path::PathBuf {
     let folder = format!("/sys/devices/faux/tally-host.{number}/drm");
     let node = || {
@@ -185,7 +185,7 @@ pub fn node_of(number: u32) -> std::path::PathBuf {
         names.into_iter().find(|name| name.to_string_lossy().starts_with("renderD"))
     };
     let mut path = std::path::PathBuf::new();
-    // It is registered after its parent.
+    // The node is registered after its parent.
     eventually(|| {
         path = std::path::Path::new("/dev/dri").join(node().unwrap_or_default());
         node().is_some() && path.exists()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Processes that are a GPU and do what one must not. Each loses its own GPU, and nothing else is lost.
+//! Tests with processes that are a GPU and violate the protocol. Each loses its own GPU, and nothing else is lost.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,7 +15,7 @@ use crate::fuzz::Dice;
 use crate::half::is_pci;
 use crate::host::{Device, NO_HOST, WINDOW, identity, node_of};
 
-/// All is well with the GPU that is honest.
+/// Checks that the honest GPU works.
 fn witness() {
     crate::queues::a_signal_arrives();
 }
@@ -48,8 +48,8 @@ pub fn starts_are_checked() -> Outcome {
     Outcome::Passed
 }
 
-/// Lies, garbage in all that is shared, and interrupts without a reason: the clients of that GPU get an error
-/// or a wrong answer, and nobody else notices.
+/// False answers, garbage in all shared memory, and interrupts without a cause: the clients of that GPU get an
+/// error or a wrong answer, and no other client notices.
 pub fn garbage_is_harmless() -> Outcome {
     if is_pci() {
         return NO_HOST;
@@ -96,8 +96,8 @@ pub fn garbage_is_harmless() -> Outcome {
     Outcome::Passed
 }
 
-/// A GPU that answers nothing: its client is told after the time that the driver gives it, can be killed
-/// before, and no memory stays.
+/// A GPU that answers nothing: its client gets an error after the driver's time limit and can be killed before,
+/// and no memory is leaked.
 pub fn silence_ends_the_gpu() -> Outcome {
     if is_pci() {
         return NO_HOST;

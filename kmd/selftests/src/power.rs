@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What happens to the device's power and to its bus: the machine sleeps, PCI recovers from an error.
-//! On a kernel that can do so on request.
+//! Tests of events of the device's power and bus: the machine sleeps, PCI recovers from an error. They need
+//! a kernel that can do so on request.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::Outcome;
 use crate::device::{Fixture, Node, PAGE, counter, eventually, in_ms, wait_for};
 use crate::half::{device_file, is_pci};
 
-/// Has a client, with a thread in SEM_WAIT, meet `event`, which ends its VM; afterwards new VMs work.
+/// Runs `event` while a client has a thread in SEM_WAIT. The event ends the client's VM; new VMs work afterwards.
 fn lost_by(event: impl FnOnce()) {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
@@ -22,12 +22,12 @@ fn lost_by(event: impl FnOnce()) {
     memory.word(0).store(7, std::sync::atomic::Ordering::Release);
     queue.push(wait_for(queue.cell(1), 1, CellKind::Event));
     let resets = counter("resets");
-    // Without a deadline a driver that notices nothing would not fail the test, but end it never.
+    // Without a deadline, the test of a driver that notices nothing would not fail but never end.
     let until = in_ms(180_000);
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
             loop {
-                // A thread that was frozen with the machine is told of a signal.
+                // The wait of a thread that was frozen with the machine ends as if by a signal.
                 match fixture.wait(&[queue.entry(0, 1)], 0, until) {
                     Err(libc::EINTR) => {}
                     other => return other,
@@ -45,12 +45,12 @@ fn lost_by(event: impl FnOnce()) {
     assert_eq!(memory.word(0).load(std::sync::atomic::Ordering::Acquire), 7);
     fixture.node.call(&mut VmDestroy { vm_id: fixture.vm, pad: 0 }).unwrap();
     crate::queues::a_signal_arrives();
-    // The interrupt as well, which a device may lose with its power.
+    // This also tests the interrupt, which a device may lose with its power.
     crate::waits::the_device_wakes_a_sleeper();
 }
 
-/// Has clients meet `event`, in which the device's process stands still for less than it may: they notice
-/// nothing of it, neither a thread in SEM_WAIT nor those that wait for answers of the device.
+/// Runs `event`, in which the device's process is stopped for less than the limit, while clients work. They notice
+/// nothing, neither a thread in SEM_WAIT nor threads that wait for answers of the device.
 pub fn kept_through(event: impl FnOnce()) {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
@@ -97,7 +97,7 @@ pub fn the_machine_sleeps() -> Outcome {
     }
     let _ = fs::write("/sys/module/suspend/parameters/pm_test_delay", "1");
     let sleep = || fs::write("/sys/power/state", "freeze").expect("to sleep and wake");
-    // Up to where devices are suspended, and up to where their interrupts are off as well.
+    // Up to the step that suspends devices, and up to the one where their interrupts are off as well.
     for depth in ["devices", "platform"] {
         fs::write(test, depth).expect("pm_test");
         if is_pci() { lost_by(sleep) } else { kept_through(sleep) }

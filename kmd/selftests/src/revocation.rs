@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the files of VMs show, and that it is gone when UNMAP returns: a GPU that is a test binds and unmaps
-//! beside processes that have the file, as engine processes do.
+//! Tests that the files of VMs show the bound memory, and that it is inaccessible when UNMAP returns: a test acts
+//! as the GPU, and binds and unmaps while other processes hold the file, as engine processes do.
 
 use std::arch::asm;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::half::is_pci;
 use crate::host::{Device, NO_HOST, WINDOW, errno};
 use crate::processes::Child;
 
-/// A VM of a GPU that the test is.
+/// A VM of the GPU that the test implements.
 struct Vm<'a> {
     node: &'a Node,
     id: u32,
@@ -55,12 +55,12 @@ impl Vm<'_> {
 
 impl Drop for Vm<'_> {
     fn drop(&mut self) {
-        // It may have ended, and must have: the thread that serves it waits for that.
+        // The VM may have ended already. It has to end, because the thread that serves it waits for that.
         let _ = self.node.call(&mut VmDestroy { vm_id: self.id, pad: 0 });
     }
 }
 
-/// Has `test` use a VM of a GPU that this process is.
+/// Runs `test` with a VM of a GPU that this process implements.
 fn with_vm(test: impl FnOnce(&Vm<'_>)) -> Outcome {
     if is_pci() {
         return NO_HOST;
@@ -86,13 +86,13 @@ fn with_vm(test: impl FnOnce(&Vm<'_>)) -> Outcome {
     Outcome::Passed
 }
 
-/// Maps pages of the file of a VM, where the kernel likes.
+/// Maps pages of the file of a VM, at an address that the kernel chooses.
 fn map(file: &OwnedFd, access: i32, page: u64, pages: u64) -> Result<*mut u8, i32> {
     map_as(file, libc::MAP_SHARED, access, WINDOW.0 + page * PAGE, pages)
 }
 
 fn map_as(file: &OwnedFd, flags: i32, access: i32, va: u64, pages: u64) -> Result<*mut u8, i32> {
-    // SAFETY: a new mapping.
+    // SAFETY: this makes a new mapping.
     let mapped = unsafe {
         let (bytes, fd) = ((pages * PAGE) as usize, file.as_raw_fd());
         libc::mmap(std::ptr::null_mut(), bytes, access, flags, fd, va as i64)
@@ -103,22 +103,22 @@ fn map_as(file: &OwnedFd, flags: i32, access: i32, va: u64, pages: u64) -> Resul
 const READ: i32 = libc::PROT_READ;
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// A process that has the file of a VM. `run` makes system calls and uses memory, and nothing else; it ends the
-/// process with what it returns.
+/// A process that has the file of a VM. `run` only makes system calls and uses memory; its result is the exit
+/// status of the process.
 fn holder(run: impl FnOnce() -> i32) -> Child {
-    // SAFETY: the child does what `run` does, and ends.
+    // SAFETY: the child only runs `run` and exits.
     match unsafe { libc::fork() } {
         0 => {
             let status = run();
-            // SAFETY: ends the process.
+            // SAFETY: the call only ends the process.
             unsafe { libc::_exit(status) }
         }
         pid => Child::new(pid),
     }
 }
 
-/// A process that says what it can reach of the first pages of a window. The kernel reads and writes for it,
-/// which answers EFAULT where the process would be ended.
+/// A process that reports which of the first pages of a window it can access. It accesses them through system
+/// calls, which return EFAULT where an access of its own would end the process.
 struct Reader {
     _process: Child,
     stream: std::os::unix::net::UnixStream,
@@ -130,7 +130,8 @@ impl Reader {
         let process = holder(|| {
             let memory = map(file, BOTH, 0, 4).unwrap_or(std::ptr::null_mut());
             let mut ask = [0u8; 2];
-            // SAFETY: own buffers and descriptors. `memory` is for the kernel alone, which checks it.
+            // SAFETY: buffers and descriptors are the process's own. Only the kernel accesses `memory`, and
+            // it checks the address.
             unsafe {
                 let mut pipe = [0; 2];
                 libc::pipe(pipe.as_mut_ptr());
@@ -138,7 +139,7 @@ impl Reader {
                     let at = memory.wrapping_add(usize::from(ask[0]) * PAGE as usize);
                     let mut byte = 0u8;
                     let done = if ask[1] == 0 {
-                        // From that memory, and so a read of it.
+                        // Writing from that memory is a read of it.
                         libc::write(pipe[1], at.cast(), 1) == 1
                             && libc::read(pipe[0], (&raw mut byte).cast(), 1) == 1
                     } else {
@@ -196,8 +197,8 @@ pub fn a_file_shows_what_is_bound() -> Outcome {
     })
 }
 
-/// "A mapping is shared, and is never writable and executable at once": nor does it become so, nor does it
-/// reach another process.
+/// "A mapping is shared, and is never writable and executable at once": it also does not become so later, and is
+/// not passed on to another process.
 pub fn mappings_stay_what_they_are() -> Outcome {
     with_vm(|vm| {
         let handle = vm.node.bo(4, 0).expect("a buffer");
@@ -209,21 +210,22 @@ pub fn mappings_stay_what_they_are() -> Outcome {
     })
 }
 
-/// What the kernel has to refuse a process with the file. The number of the first that it did not; 0: all.
+/// Makes the calls that the kernel has to refuse to a process with the file. Returns the number of the first one
+/// that it did not refuse; 0: it refused all.
 fn refusals(file: &OwnedFd) -> i32 {
     const EXECUTE: i32 = libc::PROT_EXEC;
     let bytes = 4 * PAGE as usize;
     let (Ok(data), Ok(code)) = (map(file, BOTH, 0, 4), map(file, READ | EXECUTE, 4, 4)) else {
         return 1;
     };
-    // SAFETY: calls on own mappings. Where memory is named, the kernel checks it.
+    // SAFETY: these are calls on the process's own mappings. The kernel checks all addresses.
     unsafe {
         let refused = |result: i32, error| result == -1 && errno() == error;
         let protect = |at: *mut u8, access| libc::mprotect(at.cast(), bytes, access);
         let mut byte = 0u8;
         let mut pipe = [0; 2];
         libc::pipe(pipe.as_mut_ptr());
-        // Both can be read now, so that pages are there.
+        // Both are readable now, so that the pages are mapped.
         let there = |at: *mut u8, byte: &mut u8| {
             libc::write(pipe[1], at.cast(), 1) == 1
                 && libc::read(pipe[0], (&raw mut *byte).cast(), 1) == 1
@@ -254,25 +256,25 @@ fn refusals(file: &OwnedFd) -> i32 {
     }
 }
 
-/// Whether a debugger's way shows a byte of this process.
+/// Whether a byte of this process is accessible in the ways that a debugger uses.
 fn through_proc(at: *mut u8) -> bool {
     let mut byte = 0u8;
-    // SAFETY: an own byte; the kernel checks what is asked for.
+    // SAFETY: the byte is the process's own; the kernel checks the arguments.
     unsafe {
         let memory = libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY);
         memory < 0 || libc::pread(memory, (&raw mut byte).cast(), 1, at.addr() as i64) == 1
     }
 }
 
-/// Pages that are unmapped and bound again: some huge ones.
+/// Number of pages that are unmapped and bound again; they include some huge pages.
 const PAGES: u64 = 2048;
-/// Of so many a holder writes one. What is unmapped is a multiple of it.
+/// A holder writes one page in each group of this many. Unmapped ranges are multiples of it.
 const STEP: u64 = 16;
 const PLACES: u64 = PAGES / STEP;
 const HOLDERS: usize = 2;
 
-/// When UNMAP returns nothing can be written any more by processes that write all the time, with small and
-/// huge pages, also by one that changes its mapping all the time. And nothing else is taken away.
+/// When UNMAP returns, processes that write all the time can no longer write to the range, with small and huge
+/// pages, not even one that changes its mapping all the time. And no other page becomes inaccessible.
 pub fn no_access_outlives_unmap() -> Outcome {
     with_vm(|vm| {
         let passes = Shared::new();
@@ -297,7 +299,7 @@ pub fn no_access_outlives_unmap() -> Outcome {
             let before = seen(&memory, gone.clone());
             let rest: Vec<_> = (0..PLACES).filter(|place| !gone.contains(place)).collect();
             let others = seen(&memory, rest.iter().copied());
-            // They have tried all of it since.
+            // The holders have since tried all pages.
             await_passes(&passes, 2);
             assert_eq!(seen(&memory, gone), before, "round {round}: {from} and {count} more");
             let now = seen(&memory, rest.iter().copied());
@@ -308,7 +310,7 @@ pub fn no_access_outlives_unmap() -> Outcome {
     })
 }
 
-/// What the holders have written to these places last.
+/// The numbers that the holders have last written to these places.
 fn seen(memory: &Mapped, places: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let words = |place: u64| (0..HOLDERS).map(move |holder| word_of(place) / 8 + holder as u64);
     let words = places.into_iter().flat_map(words);
@@ -317,11 +319,11 @@ fn seen(memory: &Mapped, places: impl IntoIterator<Item = u64>) -> Vec<u64> {
 
 /// The byte at which the holders' words of a place begin.
 fn word_of(place: u64) -> u64 {
-    // Not always in the first page of it.
+    // The word is not always in the first page of the place.
     (place * STEP + place % STEP) * PAGE
 }
 
-/// Waits until each holder has begun and ended so many passes.
+/// Waits until each holder has begun and ended this number of passes.
 fn await_passes(passes: &Shared, count: u64) {
     for holder in 0..HOLDERS {
         let word = passes.word(holder);
@@ -336,7 +338,7 @@ struct Shared(*mut AtomicU64);
 impl Shared {
     fn new() -> Self {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, which is never unmapped.
+        // SAFETY: this makes a new mapping, which is never unmapped.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE as usize, BOTH, flags, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
         Self(page.cast())
@@ -344,20 +346,20 @@ impl Shared {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < PAGE as usize / 8);
-        // SAFETY: within the page.
+        // SAFETY: the index lies within the page.
         unsafe { &*self.0.add(index) }
     }
 }
 
-/// A holder: writes ever greater numbers to its words, until it is killed. The second one does with its mapping
-/// what a process may do meanwhile.
+/// A holder: writes increasing numbers to its words until it is killed. The second holder meanwhile changes its
+/// mapping in the ways in which a process may.
 fn write_all_the_time(file: &OwnedFd, index: usize, passes: &AtomicU64) -> i32 {
     survive_faults();
     let bytes = (PAGES * PAGE) as usize;
-    // Where huge pages fit.
+    // An address at which huge pages fit.
     let place = (1usize << 44) + (index << 40);
     let map_again = || {
-        // SAFETY: a new mapping where nothing else is.
+        // SAFETY: this makes a new mapping where nothing else is mapped.
         let mapped = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
             libc::mmap(place as *mut _, bytes, BOTH, flags, file.as_raw_fd(), WINDOW.0 as i64)
@@ -366,7 +368,7 @@ fn write_all_the_time(file: &OwnedFd, index: usize, passes: &AtomicU64) -> i32 {
     };
     let mut memory = map_again();
     for number in 1.. {
-        // SAFETY: calls on the own mapping, in the middle of it.
+        // SAFETY: these are calls on the middle of the process's own mapping.
         unsafe {
             let (middle, half) = (memory.add(bytes / 4).cast(), bytes / 2);
             match number % 6 {
@@ -391,7 +393,7 @@ fn write_all_the_time(file: &OwnedFd, index: usize, passes: &AtomicU64) -> i32 {
             }
         }
         for place in 0..PLACES {
-            // SAFETY: within the own mapping; faults are survived.
+            // SAFETY: the address lies within the process's own mapping; faults are survived.
             unsafe { store(memory.add(word_of(place) as usize).cast::<u64>().add(index), number) };
         }
         passes.fetch_add(1, SeqCst);
@@ -402,19 +404,19 @@ fn write_all_the_time(file: &OwnedFd, index: usize, passes: &AtomicU64) -> i32 {
 /// The code of [`store`].
 const STORE: [u8; 3] = [0x48, 0x89, 0x37];
 
-/// Stores a number, if the memory lets it.
+/// Stores a number, if the memory permits it.
 ///
 /// # Safety
-/// Nothing else uses that word but by atomics, and [`survive_faults`] was called.
+/// All other accesses to that word are atomic, and [`survive_faults`] was called.
 unsafe fn store(at: *mut u64, number: u64) {
-    // SAFETY: as the caller says. A fault goes on behind the instruction.
+    // SAFETY: as the caller guarantees. After a fault, execution continues behind the instruction.
     unsafe { asm!("mov qword ptr [rdi], rsi", in("rdi") at, in("rsi") number, options(nostack)) };
 }
 
 /// From now on a [`store`] that faults does nothing. Any other fault ends the process.
 fn survive_faults() {
     extern "C" fn skip(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: what the kernel gives a handler of this kind.
+        // SAFETY: these are the arguments that the kernel passes to a handler of this kind.
         unsafe {
             let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
             let at = &mut registers[libc::REG_RIP as usize];
@@ -424,7 +426,7 @@ fn survive_faults() {
             *at += STORE.len() as i64;
         }
     }
-    // SAFETY: a plain struct, and a handler that does not return into what faulted otherwise.
+    // SAFETY: a plain struct, and a handler that does not return to code that faulted elsewhere.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = skip as *const () as usize;
