@@ -1,24 +1,24 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Sourced by the scripts that make packages. What a package carries has to run on machines with nothing of
-# the build's: LLVM and the C++ library are inside the compiler, and no file names a folder of this machine
-# or asks for a C library newer than glibc 2.34 (Debian 12, Ubuntu 22.04, RHEL 9).
+# Sourced by the scripts that make packages. The files of a package must run on machines without the
+# build's dependencies: LLVM and the C++ library are inside the compiler, and no file names a folder of
+# this machine or needs a C library newer than glibc 2.34 (Debian 12, Ubuntu 22.04, RHEL 9).
 more_packages=(g++ cmake make zlib1g-dev libzstd-dev)
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 . "$root/scripts/packages.sh"
 
 readonly newest_glibc=2.34
 readonly cache=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}
-# Of its own, since all is compiled with other options there.
+# A separate folder, since everything is compiled with other options there.
 readonly packaged=$target/packaged
 
 # The times of files in packages, for the same bytes from each build.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
-# static_llvm: sets `archives` to the folder of LLVM's archives. They are unpacked and not installed: their
-# package wants 400 MB of others for people who write programs with LLVM.
+# static_llvm: sets `archives` to the folder of LLVM's archives. They are unpacked and not installed:
+# their package depends on 400 MB of other packages, for the development of programs with LLVM.
 static_llvm() {
     local version folder work
     version=$(dpkg-query -W -f='${Version}' "libllvm$llvm")
@@ -27,24 +27,24 @@ static_llvm() {
         mkdir -p "$(dirname "$folder")"
         work=$(mktemp -d "$folder.XXXXXX")
         progress_start "fetching LLVM's archives"
-        # The library's version: what the tests have run with goes into the packages.
+        # The library's version: the packages contain the version that the tests have used.
         (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download "llvm-$llvm-dev=$version" &&
             dpkg-deb --fsys-tarfile llvm-*.deb | tar -xf - --wildcards "./usr/lib/llvm-$llvm/lib/*.a" &&
             rm llvm-*.deb) >&2 || die "llvm-$llvm-dev $version cannot be had"
         progress_stop
         chmod 755 "$work"
-        # Another run may have been faster.
+        # Another run may have finished first.
         mv -T "$work" "$folder" 2>/dev/null || rm -rf "$work"
     fi
     archives=$folder/usr/lib/llvm-$llvm/lib
 }
 
-# build_packaged: driver, tools, compiler and GPU as packages carry them, in $packaged/release. In one build, since
-# with other crates beside it Cargo builds the driver with other features.
+# build_packaged: builds driver, tools, compiler and GPU for the packages, in $packaged/release. It is
+# one build, since together with other crates Cargo builds the driver with other features.
 build_packaged() {
     local archives
     static_llvm
-    # Of two prefixes that fit, the later one counts.
+    # If two prefixes match, the later one counts.
     (cd "$root" && TALLY_STATIC_LLVM=$archives CARGO_TARGET_DIR=$packaged CARGO_PROFILE_RELEASE_STRIP=symbols \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$root=/tally --remap-path-prefix=$packaged=/build" \
         cargo build --locked --release -p tally-umd -p tally-compiler -p tally-gpu)
@@ -105,7 +105,7 @@ build_loader() {
     echo "$loader_sum" >"$folder/built"
 }
 
-# check_needs FILE...: fails if a file asks for more than each machine of the packages has.
+# check_needs FILE...: fails if a file needs more than every supported machine has.
 check_needs() {
     python3 "$root/scripts/check-needs" "$newest_glibc" "$@"
 }

@@ -11,7 +11,7 @@ debian_archive() {
         awk '$2 == "Debian" && $3 == "main" && $1 !~ /security/ { sub("/$", "", $1); print $1; exit }'
 }
 
-# apt_root FOLDER SUITE...: an apt root that knows these suites and no installed package.
+# apt_root FOLDER SUITE...: makes an apt root with these suites and no installed package.
 apt_root() {
     apt_root=$1
     shift
@@ -22,27 +22,27 @@ apt_root() {
     for apt_suite in "$@"; do
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $apt_uri $apt_suite main"
     done >"$apt_root/sources.list"
-    # A source that cannot be reached is an error, not a warning beside lists that stay empty.
+    # An unreachable source is an error, not only a warning with empty lists.
     in_apt_root "$apt_root" apt-get -o APT::Update::Error-Mode=any update
 }
 
-# in_apt_root FOLDER TOOL ARGUMENT...: apt-get or apt-cache on that root.
+# in_apt_root FOLDER TOOL ARGUMENT...: runs apt-get or apt-cache on that root.
 in_apt_root() {
     apt_root=$1 apt_tool=$2
     shift 2
-    # Of a suite that gets no more uploads even the index grows old.
+    # If a suite gets no more uploads, its index becomes too old.
     "$apt_tool" -qq -o Dir::Etc::SourceList="$apt_root/sources.list" -o Dir::Etc::SourceParts=- \
         -o Dir::State::Lists="$apt_root/lists" -o Dir::State::Status="$apt_root/status" \
         -o Dir::Cache="$apt_root" -o APT::Sandbox::User=root -o Acquire::Languages=none \
         -o Acquire::Check-Valid-Until=false -o APT::Install-Recommends=false "$@"
 }
 
-# unpack_packages APT_ROOT FOLDER PACKAGE[=VERSION]...: these packages alone. With apt_tell=yes it says a line
-# for each that it has unpacked.
+# unpack_packages APT_ROOT FOLDER PACKAGE[=VERSION]...: unpacks these packages alone. With apt_tell=yes
+# it prints a line for each package.
 unpack_packages() {
     apt_root=$1 apt_into=$2
     shift 2
-    # What a run that was cut short has left may not be whole.
+    # The files of an interrupted run may be incomplete.
     rm -rf "$apt_root/packages"
     mkdir -p "$apt_root/packages" "$apt_into"
     (cd "$apt_root/packages" && in_apt_root "$apt_root" apt-get download "$@")
@@ -53,8 +53,8 @@ unpack_packages() {
     rm -rf "$apt_root/packages"
 }
 
-# unpack_closure APT_ROOT FOLDER [-t SUITE] PACKAGE...: with all that they depend on, as apt resolves
-# it for an empty system.
+# unpack_closure APT_ROOT FOLDER [-t SUITE] PACKAGE...: unpacks these packages with all their
+# dependencies, as apt resolves them for an empty system.
 unpack_closure() {
     apt_root=$1 apt_into=$2
     shift 2

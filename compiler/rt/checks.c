@@ -45,7 +45,7 @@ struct Ring {
 
 _Static_assert(sizeof(struct Record) == 128, "16 words");
 
-// What the compiler passes on: the group, the first item of the vector, and the place.
+// The parameters that the compiler passes on: the group, the first item of the vector, and the place.
 struct Place {
   const struct Context *ctx;
   uint64_t lx, ly, lz;
@@ -106,9 +106,9 @@ static void tell(const struct Place *place, uint32_t items, uint64_t address) {
   __atomic_store_n(&record->ready, number + 1, __ATOMIC_RELEASE);
 }
 
-// Whether an address has a state. What was found for one that has none are the states of another: there is
-// no mistake, unless there is no memory. Then the access faults now, and the driver looks here for what it
-// was.
+// Whether an address has a state. For an address without one, the states that were found belong to
+// another: there is no mistake, unless there is no memory. In that case the access faults now, and the
+// driver finds its description here.
 static bool has_state(const struct Place *place, uint32_t item, uint64_t address) {
   const struct Watch *watch = place->watch;
   if (address - watch->start <= watch->mask)
@@ -117,7 +117,7 @@ static bool has_state(const struct Place *place, uint32_t item, uint64_t address
   return false;
 }
 
-// What is told as undefined once is not told by all that read it later.
+// Marks reported bytes as defined, so that later reads do not report them again.
 static void define(const struct Place *place, uint32_t size, uint64_t address) {
   struct Watch *watch = place->watch;
   uint64_t at = address & watch->mask;
@@ -150,8 +150,8 @@ static inline uint64_t at_most(const struct Watch *watch, uint64_t address, uint
   return size < left ? size : left;
 }
 
-// How many of so many bytes from an address on may be accessed, up to the first one that may not. 0 where
-// bytes have no states: the code that reports sees that.
+// The number of accessible bytes, of `size` from an address on, up to the first one that may not be
+// accessed. 0 if the bytes have no states: the reporting code detects that.
 uint64_t __tally_accessible(const struct Watch *watch, uint64_t address, uint64_t size) {
   const uint64_t all = 0x0101010101010101 * (uint64_t)ACCESSIBLE;
   const unsigned char *states = watch->shadow + (address & watch->mask);
@@ -166,7 +166,7 @@ uint64_t __tally_accessible(const struct Watch *watch, uint64_t address, uint64_
   return i;
 }
 
-// Gives bytes the states of others; those of bytes that have none, and without others: they are defined.
+// Copies the states of bytes. If the source has none, or there is no source, the bytes are defined.
 void __tally_copy_states(const struct Watch *watch, uint64_t to, uint64_t from, uint64_t size) {
   unsigned char *states = watch->shadow + (to & watch->mask);
   uint64_t count = at_most(watch, to, size), known = at_most(watch, from, count);
@@ -174,7 +174,7 @@ void __tally_copy_states(const struct Watch *watch, uint64_t to, uint64_t from, 
   __builtin_memset(states + known, DEFINED, count - known);
 }
 
-// Bytes count as not written: a group's local memory when the group begins.
+// Marks bytes as not written: a group's local memory when the group begins.
 void __tally_forget(const struct Watch *watch, uint64_t address, uint64_t size) {
   __builtin_memset(watch->shadow + (address & watch->mask), UNDEFINED, at_most(watch, address, size));
 }

@@ -18,22 +18,22 @@ use crate::lower::places::Kind;
 use crate::widen::{Refusal, Widened};
 use crate::{blob, llvm, lower, widen};
 
-/// How to generate code.
+/// Options of code generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How much to optimise.
+    /// The optimisation level.
     pub level: Level,
-    /// Whether the code comes with debug information.
+    /// Whether to generate debug information.
     pub debug: bool,
-    /// What kernels check while they run.
+    /// The checks that kernels make while they run.
     pub checks: Checks,
 }
 
-/// LLVM's time grows faster than what it optimises. A kernel of more assembly language than that takes
-/// minutes, in which the process reaches its limit, and seconds without optimisation.
+/// LLVM's time grows faster than the size of its input. A kernel with more assembly language than this
+/// takes minutes, in which the process reaches its limit, and seconds without optimisation.
 const MAX_OPTIMISED_BYTES: usize = 32 << 20;
 
-/// Describes a module; `unlinked` is what it needs of others.
+/// Describes a module; `unlinked` are the imports that it needs from others.
 pub fn module_info(module: &Module, unlinked: &Unlinked) -> ModuleInfo {
     let numbers = global_numbers(module);
     let own = |id: &GlobalId| object_of(module, *id) == 0;
@@ -121,7 +121,7 @@ pub fn kernel_code_of(
     })
 }
 
-/// Makes the code of a kernel after its checks are written into it, if there are to be any.
+/// Generates the code of a kernel after adding its checks, if any are requested.
 fn checked(
     module: &Module,
     kernel: &Kernel,
@@ -171,7 +171,8 @@ fn code_of(
     Ok(KernelCode { remark, ..code })
 }
 
-/// How much of `level` a kernel of so many bytes of LLVM's assembly language gets.
+/// The optimisation level for a kernel of `bytes` bytes of LLVM's assembly language: `level`, or none
+/// if it is too large.
 fn affordable(level: Level, bytes: usize) -> Level {
     if bytes > MAX_OPTIMISED_BYTES { Level::None } else { level }
 }
@@ -211,7 +212,7 @@ fn driver_globals(module: &Module) -> impl Iterator<Item = GlobalId> {
     module.globals.iter().filter(move |(_, global)| mine(global)).map(|(id, _)| id)
 }
 
-/// The driver's number of each global: those of the module itself come first.
+/// The driver's number of each global: the module's own globals are the first.
 fn global_numbers(module: &Module) -> HashMap<GlobalId, u32> {
     driver_globals(module).zip(0..).collect()
 }
@@ -305,8 +306,7 @@ fn narrow(size: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// "A kernel of more assembly language than that takes minutes": it is not optimised, others are as
-    /// asked for.
+    /// A kernel with too much assembly language is not optimised; others are, as requested.
     #[test]
     fn what_would_take_minutes_is_not_optimised() {
         for level in [Level::None, Level::Little, Level::Full] {

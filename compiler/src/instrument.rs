@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a kernel check its own memory accesses.
 //!
-//! A check is written in front of each access, as operations of the IR, when all calls are inlined and
-//! before anything else is done to the kernel. Afterwards accesses may be widened, merged and moved like
-//! those of any other kernel, and even removed: the checks stay what they were, since a report is an
-//! effect. Loads of states ([`tally_compiler_protocol::checks`]) are widened as what they are beside.
+//! A check is inserted in front of each access, as operations of the IR, after all calls are inlined
+//! and before other passes. Afterwards accesses may be widened, merged and moved like those of any
+//! other kernel, and even removed: the checks stay, since a report is an effect. Loads of states
+//! ([`tally_compiler_protocol::checks`]) are widened like the accesses beside them.
 //!
 //! ```text
 //!                                   %9 = shadow %8
@@ -33,10 +33,10 @@ use tally_compiler_protocol::checks::{Checks, Sites};
 use crate::ir::{ArgKind, Kernel, Module};
 use crate::optimise::{self, Pass};
 
-/// The most that a kernel may weigh with all calls inlined; larger ones are not checked.
+/// The maximum weight of a kernel with all calls inlined; larger ones are not checked.
 const MAX_WEIGHT: usize = 1 << 18;
 
-/// What comes before, since it makes private variables values that need no check.
+/// The passes that run before, since they turn private variables into values that need no check.
 const BEFORE: [Pass; 3] = [Pass::Copies, Pass::Registers, Pass::Simplify];
 
 /// A kernel that checks its accesses.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reference interpreter: runs a kernel directly from the IR.
 //!
-//! It is slow and plain on purpose; compiled code is compared with it. Work-groups run one after
-//! the other, and the work-items of a group one after the other from barrier to barrier, so a run
-//! with the same input gives the same result. A barrier releases a work-item once every other item
-//! of its scope, work-group or sub-group, waits too or has returned; a divergent barrier so ends,
-//! with some order.
+//! It is slow and simple on purpose; compiled code is compared with it. Work-groups run one after the
+//! other, and the work-items of a group one after the other from barrier to barrier, so runs with the
+//! same input give the same result. A barrier releases a work-item once every other item of its scope,
+//! work-group or sub-group, waits too or has returned; so a divergent barrier ends, in some order.
 //!
-//! Every access to memory is checked. What an instruction leaves open is decided: undefined values
-//! and memory are zero.
+//! Every access to memory is checked. Undefined results of instructions are fixed: undefined values and
+//! memory are zero.
 
 mod group;
 mod image;
@@ -28,9 +27,9 @@ pub use value::Value;
 
 use crate::ir::{AddressSpace, ArgKind, Kernel, Module};
 
-/// Most work-items of one group, a bound on this interpreter's memory.
+/// The maximum number of work-items of one group, a bound on this interpreter's memory.
 const MAX_GROUP_ITEMS: u64 = 1 << 16;
-/// Distance of the 64-bit addresses of what a kernel finds at fixed places in local memory.
+/// Alignment of a kernel's arguments in local memory.
 const LOCAL_ALIGN: u64 = 64;
 
 /// Runs kernel number `kernel` of a module over an index space.

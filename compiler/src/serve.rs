@@ -28,10 +28,11 @@ use crate::ir::{Kernel, Module};
 use crate::{check, codegen, link, llvm, parse};
 use queue::{Job, Queue};
 
-/// Stack of a worker in bytes: LLVM recurses over what it is given.
+/// Stack of a worker in bytes: LLVM recurses over its input.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Most workers: more only cost memory, since an application builds few modules at a time.
+/// The maximum number of workers: more only cost memory, since an application builds few modules at a
+/// time.
 const MAX_WORKERS: usize = 16;
 
 /// A module after its front end.
@@ -39,21 +40,21 @@ struct Built {
     ir: Module,
     target: TargetCpu,
     options: Options,
-    /// The imports that the kernels need of other modules.
+    /// The imports that the kernels need from other modules.
     imports: Vec<String>,
 }
 
 /// Serves the driver on standard input until it closes the stream.
 ///
 /// # Errors
-/// The stream failed or held something else than requests.
+/// The stream failed or contained something other than requests.
 pub fn serve() -> Result<(), FrameError> {
     limits::set();
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(FrameError::Io)?;
     let server = Arc::new(Server::new(&socket)?);
-    // Asks files how many there are, which is not possible later.
+    // This reads files, which is not possible later.
     let processors = limits::processors();
-    // Some containers refuse seccomp filters. The compiler then runs without one, and says so.
+    // Some containers refuse seccomp filters. The compiler then runs without one, and reports that.
     if let Err(error) = confine::confine() {
         let _ = writeln!(io::stderr(), "the compiler is not confined: {error}");
     }
@@ -77,7 +78,7 @@ pub fn serve() -> Result<(), FrameError> {
 }
 
 struct Server {
-    /// Replies go out whole, whichever thread has them.
+    /// Replies are sent as a whole, from any thread.
     output: Mutex<UnixStream>,
     queue: Queue<Built>,
 }
@@ -102,7 +103,7 @@ impl Server {
             sent => sent,
         };
         if let Err(error) = sent {
-            // The reader meets the same and ends the process.
+            // The reader gets the same error and ends the process.
             let _ = writeln!(io::stderr(), "a reply was lost: {error}");
         }
     }
@@ -115,7 +116,7 @@ impl Server {
         }
     }
 
-    /// A worker's life.
+    /// The loop of a worker.
     fn work(&self) {
         llvm::initialise();
         loop {
@@ -165,7 +166,7 @@ impl Server {
     }
 }
 
-/// The whole front end; the last part are warnings.
+/// Runs the whole front end; the last part of the result are the warnings.
 fn build(source: Source) -> Result<(ModuleInfo, Module, String), String> {
     let checks = source.checks;
     let mut objects = Vec::with_capacity(source.objects.len());

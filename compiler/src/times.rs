@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cost of each step of a build, for people who look for what makes a kernel slow to compile.
+//! The cost of each step of a build, to find out what makes a kernel slow to compile.
 //!
 //! Times are the thread's processor time, so other programs do not change them.
 

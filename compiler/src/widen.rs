@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes one function run a whole vector of work-items: widening.
 //!
-//! The items of a vector follow one another in the first dimension. Where all have the same value
-//! it stays a scalar, where they differ it becomes a vector with a component for each item
-//! ([`shape`]). Where they part at a branch both ways are run, one after the other, for the items
-//! of a *mask* each ([`flow`]).
+//! The items of a vector are adjacent in the first dimension. A value that is the same for all stays a
+//! scalar; a value that differs becomes a vector with a component for each item ([`shape`]). If the
+//! items diverge at a branch, both sides are run, one after the other, each for the items of a *mask*
+//! ([`flow`]).
 //!
 //! ```text
 //!   if (x[i] > 0)            mask = x > 0               items   0 1 2 3 4 5 6 7
@@ -14,14 +14,14 @@
 //!   z[i] = y;                z[i..] = y       for all           * * * * * * * *
 //! ```
 //!
-//! The result is IR again, with vectors and a few operations that only it has, so all that follows
-//! is as for one item: it can be cut at barriers, and an item's frame is a vector's.
+//! The result is IR again, with vectors and a few operations of its own, so all later stages are the
+//! same as for one item: it can be cut at barriers, and a vector's frame takes the place of an item's.
 //!
-//! Where items wait for each other, a row that is not made of whole vectors ends with one that has
-//! fewer items: the function for such rows ([`Rows`]) begins with the mask of those that there are.
+//! If items wait for each other, a row that does not consist of whole vectors ends with a vector of
+//! fewer items: the function for such rows ([`Rows`]) begins with the mask of the items that exist.
 //!
-//! Widening is never needed: what it refuses is built with one item at a time, and so are, where no
-//! item waits, those of a row that are left over behind the last whole vector.
+//! Widening is never required: a kernel that it refuses is built in scalar form. If no item waits, the
+//! remaining items of a row behind the last whole vector run in scalar form too.
 
 mod blocks;
 mod build;
@@ -53,21 +53,22 @@ pub use refusal::Refusal;
 use shape::Shapes;
 pub use shape::{Rows, Shape};
 
-/// The most instructions of a kernel, with all that it calls, that are widened.
+/// The maximum number of instructions of a kernel, with all functions that it calls, that is widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
-/// The most that they weigh in all, so that what calls grow beyond any measure is not copied first.
+/// The maximum weight of these, so that a kernel that inlining would make huge is not copied first.
 pub const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
-/// The most blocks.
+/// The maximum number of blocks.
 const MAX_BLOCKS: usize = 1 << 11;
-/// The most instructions of a kernel that is widened twice: each form takes its time to build, and
-/// what is large has enough to do while a result is awaited.
+/// The maximum number of instructions of a kernel that is widened twice: each form takes time to build,
+/// and a larger kernel has enough independent work during a latency.
 const MAX_DOUBLE_INSTRUCTIONS: usize = 128;
-/// The most values that a loop of such a kernel hands on. With more it has several chains to work on, and
-/// twice as many do not fit the registers: the eight largest of 64 took 1.5 times as long.
+/// The maximum number of values that a loop of such a kernel carries from one iteration to the next.
+/// With more it has several independent chains, and twice as many values do not fit the registers: the
+/// eight largest of 64 took 1.5 times as long.
 const MAX_DOUBLE_VALUES: u32 = 6;
-/// The most private memory of an item in bytes.
+/// The maximum private memory of an item in bytes.
 const MAX_PRIVATE_BYTES: u64 = 16 << 10;
-/// The most where vectors may have few items and frames for all ([`least_row`]): such frames still
+/// The maximum if vectors may have few items but frames for all ([`least_row`]): such frames still
 /// leave room for the largest groups.
 const MAX_UNEVEN_PRIVATE_BYTES: u64 = MAX_PRIVATE_BYTES / 2;
 
@@ -76,24 +77,24 @@ const MAX_UNEVEN_PRIVATE_BYTES: u64 = MAX_PRIVATE_BYTES / 2;
 pub struct Widened {
     /// The kernel's part of its module, with the widened function.
     pub module: Module,
-    /// The widened function. It takes what the kernel takes; asked for its place, it gives the
-    /// first item's.
+    /// The widened function. It has the kernel's parameters; queries for its place return the first
+    /// item's.
     pub function: FunctionId,
     /// The rows that it runs: whole ones, unless the kernel requires others.
     pub rows: Rows,
-    /// A function of the same for groups with uneven rows, if it needs to know of them.
+    /// A widened function for groups with uneven rows, if these need one of their own.
     pub uneven: Option<FunctionId>,
     /// Items of a vector.
     pub lanes: u32,
-    /// A function of the same for twice as many items, where that is good ([`widen_twice`]).
+    /// A widened function for twice as many items, if that is faster ([`widen_twice`]).
     pub double: Option<FunctionId>,
-    /// Whether vectors are sub-groups: those of uneven rows are only while the group is one row.
+    /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
     pub subgroups: bool,
-    /// Remarks for people on what slows the code down, with their places.
+    /// Remarks for readers on what slows the code down, with their places.
     pub remarks: Vec<(Loc, String)>,
     /// The kernel with all calls inlined, after the passes, as it was widened.
     pub source: Function,
-    /// The shapes of its values, and its blocks at whose ends items part, for people.
+    /// The shapes of its values, and the blocks at whose ends items diverge, for readers.
     pub facts: Facts,
 }
 
@@ -106,9 +107,9 @@ pub struct Facts {
     masked_loops: Vec<bool>,
 }
 
-/// How many items of a kernel make a vector: as many as a sub-group if it has to do with those, so
-/// that one is the other. Else rows of a required size are made of whole vectors if they can be.
-/// `TALLY_LANES` says otherwise; 1 is one item at a time.
+/// The number of items of a kernel's vectors: that of a sub-group if the kernel uses sub-groups, so
+/// that vectors are sub-groups. Else rows of a required size consist of whole vectors, if possible.
+/// `TALLY_LANES` overrides this; 1 is scalar.
 pub fn lanes(kernel: &Kernel) -> u32 {
     let usual = kernel.subgroup_size();
     let fits = match kernel.required_group_size {
@@ -121,7 +122,7 @@ pub fn lanes(kernel: &Kernel) -> u32 {
     asked_lanes().or(fits).unwrap_or(usual)
 }
 
-/// The number that `TALLY_LANES` asks for.
+/// The number in `TALLY_LANES`.
 fn asked_lanes() -> Option<u32> {
     let asked = std::env::var("TALLY_LANES").ok().and_then(|lanes| lanes.parse().ok());
     asked.filter(|lanes| [1, 8, 16, 32].contains(lanes))
@@ -130,13 +131,14 @@ fn asked_lanes() -> Option<u32> {
 /// Widens a kernel.
 ///
 /// # Errors
-/// A [`Refusal`] if it holds something that has no widened form.
+/// A [`Refusal`] if it contains something that has no widened form.
 pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
     widen_for(module, kernel, lanes, false)
 }
 
-/// Widens a kernel; if the loops of its items wait for their own results, also to vectors of twice
-/// as many items. Where such a vector is two of the processor's, one works while the other waits.
+/// Widens a kernel; if the loops of its items depend on their own results, also to vectors of twice as
+/// many items. If such a vector takes two of the processor's, one is computed during the latency of the
+/// other.
 ///
 /// # Errors
 /// The same as those of [`widen`].
@@ -200,7 +202,7 @@ fn widen_for(
         Ok::<_, Refusal>((module, function, remarks))
     };
     let (mut module, function, remarks) = write(module.clone(), &way, lanes, rows)?;
-    // The one function is there in any case.
+    // The first function exists in any case.
     let (mut double, mut uneven) = (None, None);
     let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
     if twice
@@ -227,11 +229,11 @@ fn widen_for(
     Ok(Widened { module, function, rows, uneven, lanes, double, subgroups, remarks, source, facts })
 }
 
-/// The way of a vector through a kernel, and what is known of its values.
+/// The path of a vector through a kernel, and the facts about its values.
 struct Way {
     flow: Flow,
     shapes: Shapes,
-    /// By block, whether items part at its end.
+    /// By block, whether items diverge at its end.
     parting: Vec<bool>,
 }
 
@@ -255,14 +257,14 @@ impl Way {
     }
 }
 
-/// The shortest uneven row that goes in vectors. Each of those has a frame of its whole size in the
-/// group's scratch memory, of which the device has so much for an item.
+/// The shortest uneven row that runs in vectors. Each vector has a frame of its whole size in the
+/// group's scratch memory, of which the device has a limited amount per item.
 pub fn least_row(lanes: u32) -> u32 {
     lanes / 4
 }
 
-/// Whether a small kernel has a loop in which each item's next value is computed from its last one,
-/// and nothing else that counts: no private memory, nothing of 64 bits on that way.
+/// Whether a small kernel has a loop in which each item's next value is computed from its last one, and
+/// nothing else that matters: no private memory, and no 64-bit values in that computation.
 fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
     let Way { flow, shapes, .. } = way;
     let size: usize = source.blocks.iter().map(|(_, block)| block.insts.len()).sum();
@@ -286,7 +288,7 @@ fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
     (1..=MAX_DOUBLE_VALUES).contains(&found)
 }
 
-/// Refuses what cannot be widened at first sight. Whether the kernel has to do with sub-groups.
+/// Refuses kernels that obviously cannot be widened. Returns whether the kernel uses sub-groups.
 fn check(module: &Module, kernel: &Kernel, source: &Function, lanes: u32) -> Result<bool, Refusal> {
     let size: usize = source.blocks.iter().map(|(_, block)| block.insts.len()).sum();
     if size > MAX_INSTRUCTIONS || source.blocks.len() > MAX_BLOCKS {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs with mistakes, which the checks have to find where they are, and the same programs mended, about
-//! which they have to say nothing (`tests/checks/`).
+//! Programs with mistakes, which the checks must find at their places, and the same programs corrected,
+//! for which they must report nothing (`tests/checks/`).
 //!
-//! The programs say in comments what is to be reported. In a kernel or a host function of the name of a
-//! program:
+//! Comments in the programs name the expected reports. In a kernel or a host function with the name of
+//! a program:
 //!
 //! ```text
 //!   a[i] = 1; //! out-of-bounds                    a report of this rule names this line
@@ -26,10 +26,10 @@ use tally_tests::ze;
 
 /// The exit status of a program in which something was found.
 const FOUND: i32 = 99;
-/// After so many seconds a program hangs.
+/// The time in seconds after which a program counts as hung.
 const PATIENCE: &str = "600";
 
-/// What is to be reported.
+/// An expected report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted {
     /// The source file's name, without its folder.
@@ -77,7 +77,7 @@ impl Programs {
         if shared.iter().chain([&source]).any(|file| is_newer(file, &program)) {
             let mut gcc = Command::new("gcc");
             gcc.args(["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror"]).args(define);
-            // What is wrong with them is no matter for gcc.
+            // gcc must not refuse their mistakes.
             gcc.args(["-Wno-use-after-free", "-Wno-free-nonheap-object"]);
             run(gcc.arg(&source).arg(&shared[0]).arg("-o").arg(&program).arg("-lze_loader"));
         }
@@ -93,7 +93,7 @@ impl Programs {
         run(&mut Command::new(&self.program)).lines().map(str::to_owned).collect()
     }
 
-    /// Runs one of them: what was found, and what it said.
+    /// Runs one of them; returns the reports and its output.
     fn run(&self, name: &str, checks: &str) -> (Vec<Value>, String) {
         let report = self.program.with_extension(format!("{name}.json"));
         let output = Command::new("timeout")
@@ -111,26 +111,26 @@ impl Programs {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let text =
             fs::read_to_string(&report).unwrap_or_else(|error| panic!("{name}: {error}: {said}"));
-        // Left over, it is litter.
+        // If the file stays, that is no failure.
         let _ = fs::remove_file(&report);
         let json: Value = serde_json::from_str(&text).expect("a report is JSON");
         let reports = json["reports"].as_array().expect("a list").clone();
         let status = output.status.code();
         let wanted = if reports.is_empty() { 0 } else { FOUND };
         assert_eq!(status, Some(wanted), "{name}: the exit status\n{said}");
-        // The context of those that leave it is the frame's mistake.
+        // A context that is not destroyed is the frame's mistake.
         let reports = reports.into_iter().filter(|it| !is_of_the_frame(it)).collect();
         (reports, said)
     }
 }
 
-/// Whether a report is about what the programs' frame has made.
+/// Whether a report is about an object of the programs' frame.
 fn is_of_the_frame(report: &Value) -> bool {
     let makers = places(&report["call"], "");
     report["rule"] == "not-destroyed" && makers.iter().all(|it| it.file == "wrong.c")
 }
 
-/// What the comments of a file say of a program.
+/// The expected reports for a program, from the comments of a file.
 fn wanted(name: &str, program: &str) -> BTreeSet<Wanted> {
     let mut all = BTreeSet::new();
     for extension in ["c", "cl"] {
@@ -166,7 +166,8 @@ fn places(call: &Value, what: &str) -> Vec<Wanted> {
     frames.iter().filter_map(place).collect()
 }
 
-/// What reports name: for each the places that it may be wanted at, and the calls that it names.
+/// The contents of reports: for each the places at which it may be expected, and the calls that it
+/// names.
 fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
     let (mut mistakes, mut calls) = (Vec::new(), Vec::new());
     for report in reports {
@@ -188,7 +189,7 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
     (mistakes, calls)
 }
 
-/// Compares what was found with what the comments say; what differs.
+/// Compares the reports with the comments; returns the differences.
 fn differences(wanted: &BTreeSet<Wanted>, reports: &[Value]) -> Vec<String> {
     let (mistakes, calls) = found(reports);
     let is_call = |it: &&Wanted| ["made", "freed", "launched"].contains(&it.what.as_str());
@@ -207,7 +208,7 @@ fn differences(wanted: &BTreeSet<Wanted>, reports: &[Value]) -> Vec<String> {
     out
 }
 
-/// Runs all programs of a file, wrong and mended; those that are named by `TALLY_WRONG` if it is set.
+/// Runs all programs of a file, wrong and corrected; only those named by `TALLY_WRONG` if it is set.
 fn try_all(name: &str, checks: &str) {
     let (wrong, mended) = (Programs::build(name, false), Programs::build(name, true));
     let only = std::env::var("TALLY_WRONG").ok();
@@ -303,7 +304,7 @@ fn suppressions_and_sarif_go_through_a_whole_program() {
     assert_eq!(report["reports"], Value::Array(Vec::new()));
     assert_ne!(report["suppressed"], 0);
     for left in [&known, &sarif, &json] {
-        // Left over, it is litter.
+        // If the file stays, that is no failure.
         let _ = fs::remove_file(left);
     }
 }

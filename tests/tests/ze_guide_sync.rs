@@ -199,7 +199,7 @@ fn scopes_of_events_publish_what_was_written() {
     }
 }
 
-/// A kernel that runs until the host lets it go.
+/// A kernel that runs until the host releases it.
 struct Holder {
     words: Usm<u32>,
     module: ze_module_handle_t,
@@ -247,7 +247,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // A test that fails must not leave it running.
+        // A failing test must not leave it running.
         self.release();
         let _ = call!(zeKernelDestroy(self.kernel));
         let _ = call!(zeModuleDestroy(self.module));

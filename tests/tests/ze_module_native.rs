@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Native binaries through the stock loader: they load again without a compiler, and are refused
-//! when they are not whole.
+//! Native binaries through the stock loader: they load again without a compiler, and are refused if
+//! they are incomplete.
 
 use std::ptr;
 
@@ -31,7 +31,7 @@ fn binary(module: ze_module_handle_t) -> Vec<u8> {
     bytes
 }
 
-/// Loads a native binary; the answer, the module and the log.
+/// Loads a native binary; returns the result, the module and the log.
 fn load(gpu: &Gpu, bytes: &[u8]) -> (ze_result_t, ze_module_handle_t, String) {
     let desc = ze_module_desc_t {
         format: ze_module_format_t::ZE_MODULE_FORMAT_NATIVE,
@@ -46,7 +46,7 @@ fn load(gpu: &Gpu, bytes: &[u8]) -> (ze_result_t, ze_module_handle_t, String) {
     (answer, module, ze::build_log(log))
 }
 
-/// What a kernel of one buffer writes for four work-items.
+/// The output of a kernel with one buffer for four work-items.
 fn run(gpu: &Gpu, module: ze_module_handle_t, name: &str) -> Vec<u32> {
     let out = gpu.host::<u32>(4);
     gpu.run(module, name, [1, 4], &[&out.address().to_ne_bytes()]);
@@ -91,8 +91,8 @@ fn child_that_loads_a_binary() {
     check!(zeModuleDestroy(module));
 }
 
-/// No part of a binary, no changed byte and no other format is loaded; the log and the description
-/// tell why, and the driver goes on.
+/// No part of a binary, no changed byte and no other format is loaded; the log and the description give
+/// the reason, and the driver still works.
 #[test]
 fn what_is_not_a_whole_binary_is_refused() {
     let gpu = Gpu::new();

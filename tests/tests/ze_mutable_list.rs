@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mutable command lists (`ZE_experimental_mutable_command_list`) through the stock loader. Quoted are
-//! the extension's page and the interface's reference.
+//! Mutable command lists (`ZE_experimental_mutable_command_list`) through the stock loader. Quotes are
+//! from the extension's page and the interface's reference.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -340,9 +340,9 @@ fn a_command_signals_another_event() {
     assert_eq!(memory.get(0), 12);
 }
 
-/// Counter-based events go on as they are bound: the one that is signalled no more keeps the value that it
-/// named, so it stays complete while the list runs again; the new one names the list's executions from
-/// then on, as after an append. One that an earlier command signals, too, names that one again.
+/// Counter-based events keep their binding: an event that is no longer signalled keeps its value, so it
+/// stays complete while the list runs again; the new one refers to the list's executions from then on,
+/// as after an append. An event that an earlier command signals, too, refers to that one again.
 #[test]
 fn counter_based_events_move_between_commands() {
     let gpu = Gpu::new();
@@ -379,7 +379,7 @@ fn counter_based_events_move_between_commands() {
     gate.open();
     queue.synchronize();
     assert!(new.is_ready() && both.is_ready());
-    // Moved away before any execution, a signal was never made: the event is complete.
+    // A signal that was removed before any execution was never made: the event is complete.
     list.reset();
     let first = number(&list, Flag::empty());
     list.set((&memory, 3), 5, Some(&old), &[]);
@@ -501,8 +501,8 @@ fn a_list_is_waited_for_before_and_closed_after() {
     assert_eq!(memory.get(0), 11);
 }
 
-/// A wait that had nothing to wait for when it was appended is waited for like any other command, once
-/// it waits for something.
+/// A wait that had no events when it was appended is a part of the execution like any other command, once
+/// it has events.
 #[test]
 fn a_wait_at_the_end_is_part_of_the_execution() {
     let gpu = Gpu::new();
@@ -552,8 +552,8 @@ fn over_word(gpu: &Gpu, word: *mut u64) -> Event {
     Event(event)
 }
 
-/// What a command waited for or signalled before it was changed is needed no more: neither the event nor
-/// the ordinary memory that it counts in.
+/// The events that a command waited for or signalled before a change are no longer needed: neither the
+/// event nor the ordinary memory of its counter.
 #[test]
 fn memory_of_events_that_were_replaced_may_go() {
     let gpu = Gpu::new();
@@ -574,7 +574,7 @@ fn memory_of_events_that_were_replaced_may_go() {
     drop((one, two));
     let [one, two, _signalled, _waited] = pages;
     drop((one, two));
-    // SAFETY: the page is there until the end, and the device looks at it later.
+    // SAFETY: the page exists until the end, and the device reads it later.
     unsafe { words[3].write(1) };
     run(&queue, &list);
     assert_eq!(memory.get(0), 1);

@@ -196,8 +196,8 @@ fn a_fence_covers_all_that_came_before() {
     }
 }
 
-/// A fence that is given to two executions is signalled by the first, also if the second was
-/// submitted before that; it stays so, and may then be destroyed while the second waits.
+/// A fence that is passed to two executions is signalled by the first, even if the second was submitted
+/// before that; it stays signalled, and may then be destroyed while the second waits.
 #[test]
 fn a_fence_is_signalled_by_the_first_of_two_executions() {
     let gpu = Gpu::new();

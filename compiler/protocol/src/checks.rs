@@ -8,13 +8,13 @@
 //!   shadow      [shadow, shadow + size)    the state of the byte at `a` lies at shadow + (a & (size - 1))
 //! ```
 //!
-//! So an address outside has the state of some byte inside: what is found there decides nothing before
-//! the code that reports has looked at the address itself. The driver sets states when memory is
-//! allocated and freed, kernels set those of what they write.
+//! So an address outside has the state of some byte inside: that state means nothing before the
+//! reporting code has checked the address itself. The driver sets states when memory is allocated and
+//! freed; kernels set those of the bytes that they write.
 //!
 //! A checked kernel finds the address of its [`watch`] block, the number of its launch and the sizes of
-//! its local arguments behind its other arguments ([`hidden`]). Its mistakes go to the driver as
-//! [`record`]s in a ring.
+//! its local arguments behind its other arguments ([`hidden`]). It reports its mistakes to the driver
+//! as [`record`]s in a ring.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub const DEFINED: u8 = 0xff;
 pub struct Checks {
     /// Accesses stay inside of allocations that exist; atomics are aligned.
     pub memory: bool,
-    /// What is read was written before.
+    /// Bytes that are read were written before.
     pub init: bool,
 }
 
@@ -60,7 +60,7 @@ pub mod watch {
     pub const SIZE: u32 = 40;
 }
 
-/// Offsets from where the words begin that the driver adds to a kernel's arguments.
+/// Offsets in the words that the driver adds to a kernel's arguments.
 pub mod hidden {
     /// The address of the watch block.
     pub const WATCH: u32 = 0;
@@ -84,11 +84,11 @@ pub mod record {
     pub const EPOCH: u32 = 192;
     /// Offset of records of accesses to addresses without states, which may have faulted.
     pub const OUTSIDE: u32 = 256;
-    /// The number of those.
+    /// The maximum number of those.
     pub const OUTSIDE_COUNT: u32 = 64;
     /// Offset of the first record.
     pub const FIRST: u32 = OUTSIDE + OUTSIDE_COUNT * BYTES;
-    /// Records of a ring.
+    /// The number of records of a ring.
     pub const CAPACITY: u32 = 1024;
     /// Bytes of a record.
     pub const BYTES: u32 = 8 * WORDS as u32;
@@ -105,9 +105,9 @@ pub mod record {
     pub const LAUNCH: usize = 2;
     /// The site in the low half, the number of the first item's lane in the high half.
     pub const SITE: usize = 3;
-    /// The items of a vector that have made the mistake, a bit each.
+    /// The items of a vector that have made the mistake, one bit each.
     pub const ITEMS: usize = 4;
-    /// The address that the first of them has accessed, or an offset.
+    /// The address that the first of these items has accessed, or an offset.
     pub const ADDRESS: usize = 5;
     /// The states of eight bytes from there on, of fewer at the end of the shadow.
     pub const STATES: usize = 6;
@@ -117,7 +117,7 @@ pub mod record {
     pub const GROUP: usize = 8;
     /// The first of those items in its group, 21 bits for each dimension.
     pub const LOCAL_ID: usize = 9;
-    /// The same in the launch: three words.
+    /// The same item in the launch: three words.
     pub const GLOBAL_ID: usize = 10;
 }
 
@@ -126,7 +126,7 @@ pub mod record {
 pub struct Sites {
     /// The source files that they name.
     pub files: Vec<String>,
-    /// The places; records and counts go by the index.
+    /// The places; records and counts refer to their indices.
     pub sites: Vec<Site>,
 }
 
@@ -137,7 +137,7 @@ pub struct Site {
     pub kind: SiteKind,
     /// Bytes that one item accesses.
     pub size: u32,
-    /// The kind of memory, as far as the module says.
+    /// The kind of memory, as far as the module specifies it.
     pub space: Space,
     /// Index into [`Sites::files`], if the module names the file.
     pub file: Option<u32>,
@@ -187,14 +187,14 @@ pub enum SiteKind {
 /// A kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Space {
-    /// Of one work-item.
+    /// Memory of one work-item.
     Private,
-    /// Of a work-group.
+    /// Memory of a work-group.
     Local,
-    /// Of all.
+    /// Memory of all work-items.
     Global,
-    /// Of all, and not written.
+    /// Memory of all work-items that is not written.
     Constant,
-    /// One of these.
+    /// Any of these.
     Generic,
 }

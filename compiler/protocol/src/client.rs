@@ -14,8 +14,8 @@ use crate::frame::{self, FrameError};
 use crate::spawn::{self, Log, Process};
 use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source};
 
-/// The time after which a process that has not answered has to be at work, or counts as stuck. A build
-/// that takes too long ends at the process's own limit on processor time.
+/// The time after which a process that has not answered must still make progress, or else it counts as
+/// stuck. A build that takes too long ends at the process's own limit on processor time.
 const PATIENCE: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(300) };
 
@@ -24,10 +24,9 @@ const PATIENCE: Duration =
 pub enum CompilerError {
     /// The program `tally-compiler` was not found.
     NotFound,
-    /// The program could not be started; why.
+    /// The program could not be started; the reason.
     NotStarted(String),
-    /// The process died or could not be understood; what is known of it. The next build starts
-    /// another one.
+    /// The process died or sent an invalid message; the details. The next build starts another one.
     Died(String),
     /// The module was refused; the build log.
     Refused(String),
@@ -65,7 +64,7 @@ struct State {
 }
 
 impl Compiler {
-    /// Starts the process. It loads LLVM while the caller goes on.
+    /// Starts the process. It loads LLVM while the caller continues.
     ///
     /// The program is `$TALLY_COMPILER`, else `tally-compiler` in `dir` (the folder of the
     /// driver's shared library), else the one in `$PATH`.
@@ -143,7 +142,7 @@ impl PendingModule {
         self.wait(|built| built.code.get(&kernel).cloned())
     }
 
-    /// Waits until `ready` finds its answer, or the process dies, or patience ends.
+    /// Waits until `ready` finds its answer, or the process dies or gets stuck.
     fn wait<T>(
         &self,
         ready: impl Fn(&Built) -> Option<Result<T, CompilerError>>,
@@ -217,11 +216,11 @@ struct Built {
 /// One process and the socket to it.
 struct Link {
     socket: UnixStream,
-    /// Holds a whole frame together; separate from `shared`, so that a long send blocks no thread
-    /// who only waits.
+    /// Keeps frames whole; separate from `shared`, so that a long send blocks no thread that only
+    /// waits.
     sending: Mutex<()>,
     shared: Mutex<Shared>,
-    /// The process that opened the link: after a fork the child must not speak on it.
+    /// The process that opened the link: after a fork the child must not send on it.
     owner: u32,
     /// The process at the other end.
     process: libc::pid_t,
@@ -289,7 +288,7 @@ impl Link {
     /// Ends the process: it exits when its standard input ends.
     fn close(&self) {
         if !self.is_inherited() {
-            // Fails only if the socket is not connected any more, which is the aim.
+            // This fails only if the socket is not connected any more, which is the goal.
             let _ = self.socket.shutdown(net::Shutdown::Both);
         }
     }
@@ -370,7 +369,7 @@ fn listen(link: &Weak<Link>, socket: UnixStream, mut log: Log) {
     }
 }
 
-/// What a forked child gets: a connection without a reader.
+/// The error in a forked child, whose connection has no reader.
 fn inherited() -> CompilerError {
     CompilerError::Died("it belongs to the parent process".into())
 }
@@ -409,7 +408,7 @@ impl io::Write for Quiet<'_> {
     }
 }
 
-/// Locks; a panic elsewhere leaves these maps whole, so poison is no reason to stop.
+/// Locks a mutex; a panic elsewhere leaves these maps consistent, so poisoning is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -435,7 +434,7 @@ mod tests {
         Source { objects: Vec::new(), target, careful: false, checks: Default::default() }
     }
 
-    /// cat reads what it is sent, and then waits for more.
+    /// cat reads all input, and then waits for more.
     #[test]
     fn a_process_that_does_nothing_is_stuck() {
         let (compiler, dir) = compiler("/bin/cat");

@@ -23,21 +23,21 @@ pub struct TargetCpu {
     pub features: String,
 }
 
-/// What to build.
+/// The source of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Objects that import from each other. The kernels of the first are built; the others lend
+    /// Objects that import from each other. The kernels of the first are built; the others only provide
     /// their functions and variables.
     pub objects: Vec<Object>,
-    /// What to generate code for.
+    /// The processor that code is generated for.
     pub target: TargetCpu,
-    /// Optimise little: a build with more has run into a limit of the compiler.
+    /// Optimise little, because a build with more optimisation has exceeded a limit of the compiler.
     pub careful: bool,
-    /// What kernels check while they run.
+    /// The checks that kernels make while they run.
     pub checks: Checks,
 }
 
-/// What one module of Level Zero is made from.
+/// The source of one module of Level Zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// Its SPIR-V modules; they are linked.
@@ -57,7 +57,7 @@ pub struct Input {
     pub spec_constants: Vec<(u32, u64)>,
 }
 
-/// The definition of an import is in another object.
+/// An import whose definition is in another object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     /// The name that is imported and exported.
@@ -74,7 +74,7 @@ pub enum Request {
     Build {
         /// The driver's number for this module; never reused on one connection.
         module: u64,
-        /// What to build.
+        /// The source of a build.
         source: Source,
     },
     /// A launch waits for this kernel: generate its code before that of others. It has no answer of its own.
@@ -84,7 +84,7 @@ pub enum Request {
         /// Index into [`ModuleInfo::kernels`].
         kernel: u32,
     },
-    /// The module is no longer wanted. Code that is not generated yet is not generated.
+    /// The module is no longer needed. Code that is not generated yet is not generated.
     Release {
         /// The module's number.
         module: u64,
@@ -99,7 +99,7 @@ pub enum Reply {
         /// The compiler's [`PROTOCOL_VERSION`].
         version: u32,
     },
-    /// A worker turns to a piece of work. If the process dies, it may have been because of it.
+    /// A worker begins a piece of work. If the process dies, this work may be the cause.
     Begun {
         /// The module's number.
         module: u64,
@@ -110,7 +110,7 @@ pub enum Reply {
     Built {
         /// The module's number.
         module: u64,
-        /// What is in it, or why it was refused.
+        /// Its description, or the reason why it was refused.
         result: Result<ModuleInfo, BuildFailure>,
         /// Remarks that did not stop the build; lines, may be empty.
         warnings: String,
@@ -129,11 +129,11 @@ pub enum Reply {
 /// The reason why a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildFailure {
-    /// The build log: names the instruction, where it is, and the rule that it breaks.
+    /// The build log: names the instruction, its place, and the rule that it breaks.
     pub log: String,
 }
 
-/// What a module offers, known before any code exists.
+/// The description of a module, known before any code exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleInfo {
     /// Entry points, in the order of the module.
@@ -142,9 +142,9 @@ pub struct ModuleInfo {
     pub globals: Vec<GlobalInfo>,
     /// Variables of other objects. [`Reloc::global`] counts on from `globals` here.
     pub foreign: Vec<ForeignGlobal>,
-    /// What other modules may import.
+    /// The definitions that other modules may import.
     pub exports: Vec<Export>,
-    /// What the module uses and no object defines.
+    /// The names that the module uses and no object defines.
     pub imports: Vec<Import>,
 }
 
@@ -164,7 +164,7 @@ pub struct Export {
     pub name: String,
     /// Whether others may define the same (`LinkOnceODR`).
     pub once: bool,
-    /// What a pointer to it holds for the module's kernels, if it is a function.
+    /// The value of a pointer to it in the module's kernels, if it is a function.
     pub pointer: Option<u64>,
 }
 
@@ -173,7 +173,7 @@ pub struct Export {
 pub struct Import {
     /// Its linkage name.
     pub name: String,
-    /// Whether a kernel needs it; else only what the module exports does.
+    /// Whether a kernel needs it; else only the module's exports do.
     pub by_kernels: bool,
 }
 
@@ -199,7 +199,7 @@ pub struct GlobalInfo {
 /// A 64-bit little-endian address to fill in: `*(offset) = address(global) + addend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloc {
-    /// Bytes from the start of what holds the address.
+    /// The offset of the address in the bytes that contain it.
     pub offset: u64,
     /// Index into [`ModuleInfo::globals`], or behind them into [`ModuleInfo::foreign`].
     pub global: u32,
@@ -230,9 +230,10 @@ pub struct KernelInfo {
     pub local_static_bytes: u32,
     /// Private memory of one work-item in bytes; an estimate made before code generation.
     pub private_bytes: u32,
-    /// Work-items wait for each other: at a barrier or an operation of a group or sub-group.
+    /// Whether work-items wait for each other: at a barrier or an operation of a group or sub-group.
     pub uses_barrier: bool,
-    /// It may have an atomic operation or a fence of system scope: others than the device take part.
+    /// Whether it may have an atomic operation or a fence of system scope, in which not only the device
+    /// takes part.
     pub uses_system_scope: bool,
     /// Work-items of a full sub-group.
     pub max_subgroup_size: u32,
@@ -245,7 +246,7 @@ pub struct KernelInfo {
 /// A kernel argument.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgInfo {
-    /// What is passed.
+    /// The kind of the argument.
     pub kind: ArgKind,
     /// Size in bytes in the argument block. Eight for pointers.
     pub size: u32,
@@ -257,7 +258,7 @@ pub struct ArgInfo {
     pub name: String,
     /// Type in the source, or empty.
     pub type_name: String,
-    /// What the kernel does with the memory, or with the image.
+    /// The kernel's access to the memory, or to the image.
     pub access: Access,
     /// The way in which a kernel addresses the image, if it is one.
     pub image: Option<ImageKind>,
@@ -280,7 +281,7 @@ pub enum ImageKind {
     Buffer,
 }
 
-/// What an argument is.
+/// The kind of a kernel argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArgKind {
     /// Bytes, passed by value.
@@ -313,7 +314,7 @@ pub enum Access {
 /// A kernel's code: a position-independent blob with no imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCode {
-    /// Text and read-only data. To be mapped read-execute at an address that is a multiple of 64.
+    /// Text and read-only data. It must be mapped read-execute at an address that is a multiple of 64.
     pub blob: Vec<u8>,
     /// Offset of the entry point in the blob.
     pub entry: u32,
@@ -325,8 +326,8 @@ pub struct KernelCode {
     pub scratch_bytes_per_item: u32,
     /// Same as [`KernelInfo::local_static_bytes`].
     pub local_static_bytes: u32,
-    /// The reason why it runs one work-item at a time, as text; empty if it runs vectors of them,
-    /// or if one at a time was asked for.
+    /// The reason why it runs one work-item at a time, as text; empty if it runs vectors of them, or if
+    /// scalar code was requested.
     pub remark: String,
     /// Debug information, if `-g` was among the build flags.
     pub debug: Vec<DebugSection>,

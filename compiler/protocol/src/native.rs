@@ -10,9 +10,9 @@
 //! 40   payload    a [`NativeModule`] in postcard
 //! ```
 //!
-//! Whatever was cut, damaged or written by another version is refused before any of it is used, and
-//! what a module says of itself is checked against itself ([`NativeModule::check`]). Code is code:
-//! a file that was made to do harm can, as any program that its user starts.
+//! A binary that was cut, damaged or written by another version is refused before any of it is used,
+//! and a module's description is checked for consistency ([`NativeModule::check`]). The code itself is
+//! not checked: a malicious file can do harm, like any program that its user starts.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use crate::{ArgKind, DebugPlace, Input, KernelCode, ModuleInfo, TargetCpu, finge
 /// gets a new number.
 pub const NATIVE_VERSION: u32 = 6;
 
-/// What a native binary begins with.
+/// The first bytes of a native binary.
 pub const MAGIC: [u8; 8] = *b"TallyNat";
 
 const HEADER: usize = 40;
@@ -34,7 +34,7 @@ const HEADER: usize = 40;
 pub struct NativeModule {
     /// The processor that the code is for.
     pub target: TargetCpu,
-    /// What the module offers.
+    /// The module's description.
     pub info: ModuleInfo,
     /// The code of each kernel; none if the module has imports, which a link resolves anew.
     pub code: Vec<KernelCode>,
@@ -47,15 +47,15 @@ pub struct NativeModule {
 /// The reason why bytes are no native binary that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NativeError {
-    /// They do not begin as one.
+    /// They do not begin with [`MAGIC`].
     Foreign,
     /// Another version of the format; its number.
     Version(u32),
-    /// Bytes are missing, or there are too many: how many there are, and should be.
+    /// Bytes are missing, or there are too many: the number of bytes, and the number expected.
     Length(u64, u64),
     /// The hash differs from that of the contents.
     Damaged,
-    /// The contents say what can't be.
+    /// The contents are inconsistent.
     Malformed(String),
 }
 
@@ -75,8 +75,8 @@ impl fmt::Display for NativeError {
 
 impl std::error::Error for NativeError {}
 
-/// Wraps contents in a header with their length and hash. `None` if they can't be written down,
-/// which no message of this crate is too large for.
+/// Wraps contents in a header with their length and hash. `None` if they can't be serialised, which
+/// does not happen for messages of this crate.
 pub fn seal(contents: &impl Serialize) -> Option<Vec<u8>> {
     let mut bytes = postcard::to_extend(contents, vec![0; HEADER]).ok()?;
     let (header, payload) = bytes.split_at_mut(HEADER);
@@ -142,7 +142,7 @@ impl NativeModule {
     /// Whether the parts fit each other.
     ///
     /// # Errors
-    /// What does not.
+    /// A part that does not fit.
     pub fn check(&self) -> Result<(), String> {
         self.info.check()?;
         if !self.info.foreign.is_empty() {
@@ -169,7 +169,7 @@ impl TargetCpu {
         Self::LEVELS.iter().position(|level| *level == name)
     }
 
-    /// What a processor lacks of what code for this one may use.
+    /// The features that code for this processor may use and another one lacks.
     pub fn missing_on(&self, processor: &TargetCpu) -> Option<String> {
         if self == processor {
             return None;
@@ -193,10 +193,10 @@ fn holds(size: u64, offset: u64) -> bool {
 }
 
 impl ModuleInfo {
-    /// Whether what is said of a module fits together.
+    /// Whether a module's description is consistent.
     ///
     /// # Errors
-    /// What does not.
+    /// A part that does not fit.
     pub fn check(&self) -> Result<(), String> {
         for global in &self.globals {
             let fits = global.align.is_power_of_two()
@@ -231,10 +231,10 @@ impl ModuleInfo {
 }
 
 impl KernelCode {
-    /// Whether a kernel's code fits together and to its module.
+    /// Whether a kernel's code is consistent and fits its module.
     ///
     /// # Errors
-    /// What does not.
+    /// A part that does not fit.
     pub fn check(&self, info: &ModuleInfo) -> Result<(), String> {
         let size = self.blob.len() as u64;
         if u64::from(self.entry) >= size {

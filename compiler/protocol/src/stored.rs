@@ -10,8 +10,8 @@ use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Source, fingerprint};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     bytes: Vec<u8>,
-    /// Another hash than the name's, for files that do not hold the key itself. Each kernel has one,
-    /// and the key holds the whole SPIR-V.
+    /// A hash different from the name's, for files that do not contain the key itself. Each kernel has
+    /// such a file, and the key contains the whole SPIR-V.
     check: [u8; 16],
 }
 
@@ -29,7 +29,7 @@ struct StoredCode {
 }
 
 impl Key {
-    /// The key of a source for a compiler that is told from others by `compiler`.
+    /// The key of a source for a compiler that `compiler` identifies.
     pub fn new(source: &Source, compiler: &[u8]) -> Option<Self> {
         let bytes = postcard::to_allocvec(&(PROTOCOL_VERSION, compiler, source)).ok()?;
         let check = fingerprint([&b"code"[..], &bytes]);
@@ -41,24 +41,24 @@ impl Key {
         fingerprint([&self.bytes[..]]).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The file of a module's description and log; `None` if it can't be written down.
+    /// The file of a module's description and log; `None` if it can't be serialised.
     pub fn store_info(&self, info: &ModuleInfo, log: &str) -> Option<Vec<u8>> {
         seal(&StoredInfo { key: self.bytes.clone(), info: info.clone(), log: log.to_owned() })
     }
 
-    /// What such a file holds, if it is whole and this key's.
+    /// The contents of such a file, if it is complete and belongs to this key.
     pub fn load_info(&self, bytes: &[u8]) -> Option<(ModuleInfo, String)> {
         let stored: StoredInfo = open(bytes).ok()?;
         let good = stored.key == self.bytes && stored.info.check().is_ok();
         good.then_some((stored.info, stored.log))
     }
 
-    /// The file of a kernel's code; `None` if it can't be written down.
+    /// The file of a kernel's code; `None` if it can't be serialised.
     pub fn store_code(&self, code: &KernelCode) -> Option<Vec<u8>> {
         seal(&StoredCode { check: self.check, code: code.clone() })
     }
 
-    /// What such a file holds, if it is whole, this key's, and fits the module.
+    /// The contents of such a file, if it is complete, belongs to this key, and fits the module.
     pub fn load_code(&self, bytes: &[u8], info: &ModuleInfo) -> Option<KernelCode> {
         let stored: StoredCode = open(bytes).ok()?;
         let good = stored.check == self.check && stored.code.check(info).is_ok();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the checks in front of the accesses.
+//! Inserts the checks in front of the accesses.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::ir::{
 mod moves;
 mod variables;
 
-/// Writes the checks of a kernel whose calls are all inlined.
+/// Inserts the checks of a kernel whose calls are all inlined.
 pub(super) fn run(
     module: &mut Module,
     function: &mut Function,
@@ -53,7 +53,7 @@ pub(super) fn run(
     rewriter.finish()
 }
 
-/// What earlier checks say of the memory at an address.
+/// Facts from earlier checks about the memory at an address.
 #[derive(Clone, Copy)]
 struct Known {
     bytes: u64,
@@ -88,11 +88,11 @@ struct Rewriter<'a> {
     sites: Table,
     /// The states of followed values.
     states: HashMap<ValueId, Operand>,
-    /// Where followed values were read, if each was read at one place.
+    /// The places where followed values were read, if each was read at only one.
     origins: HashMap<ValueId, Origin>,
-    /// What is known of memory here.
+    /// The facts about memory that hold here.
     known: HashMap<Operand, Known>,
-    /// Followed values that have been looked at.
+    /// Followed values that were checked already.
     settled: HashMap<ValueId, ()>,
     undo: Vec<Undo>,
     /// Phis of states.
@@ -184,7 +184,8 @@ impl Rewriter<'_> {
         self.out.push(inst);
     }
 
-    /// Looks at the followed values that an instruction depends on, and makes the states of its result.
+    /// Checks the followed values that an instruction depends on, and computes the states of its
+    /// result.
     fn uses(&mut self, inst: &Inst) {
         let mut depends = Vec::new();
         let mut any = false;
@@ -244,7 +245,7 @@ impl Rewriter<'_> {
             } else {
                 self.report(site, at, state, Wanted::Accessible, None)
             };
-            // What was read there is told once, and is not followed.
+            // A value read there is reported once, and not followed.
             let defined = all(self.module, states, DEFINED);
             state = self.make(Op::Select(mistake, defined, state), states);
         }
@@ -284,7 +285,7 @@ impl Rewriter<'_> {
         if self.checks.init {
             let new = if follows { self.state(value) } else { all(self.module, states, DEFINED) };
             let new = match before {
-                // What may not be accessed stays so.
+                // Inaccessible bytes stay inaccessible.
                 Some((before, mistake)) => self.make(Op::Select(mistake, before, new), states),
                 None => new,
             };
@@ -332,8 +333,8 @@ impl Rewriter<'_> {
         self.note(site, 0, at, mistake);
     }
 
-    /// Checks the memory of a copy, and copies the states. A copy with a mistake leaves what it writes
-    /// defined, so that one mistake is not told as many.
+    /// Checks the memory of a copy, and copies the states. A copy with a mistake leaves its target
+    /// defined, so that one mistake is not reported as many.
     fn copy(&mut self, to: Operand, from: Operand, size: Operand) {
         let constant = match size {
             Operand::Const(id) => self.module.const_bits(id),
@@ -362,7 +363,8 @@ impl Rewriter<'_> {
         self.learn(to, Known { bytes: 0, defined: false });
     }
 
-    /// Checks that so many bytes are accessible: whether they are not, if they have states.
+    /// Checks that a range of bytes is accessible; returns the condition that it is not, if it has
+    /// states.
     fn range(
         &mut self,
         at: Operand,
@@ -389,8 +391,8 @@ impl Rewriter<'_> {
         Some(mistake)
     }
 
-    /// Whether memory at an address has states for these checks. For what is only about the bounds of an
-    /// access local memory needs none.
+    /// Whether memory at an address has states for these checks. Checks of bounds alone need none for
+    /// local memory.
     fn has_states(&self, at: Operand) -> bool {
         has_states(self.module, self.source, at) && (self.checks.init || !self.is_local(at))
     }
@@ -406,8 +408,8 @@ impl Rewriter<'_> {
         self.make(Op::Unary(UnaryOp::Not, good), bool)
     }
 
-    /// Reports a site unless all states are as wanted, or another mistake was made there. Whether there is a
-    /// mistake.
+    /// Reports a site unless all states are as wanted, or another mistake was made there. Returns the
+    /// condition that there is a mistake.
     fn report(
         &mut self,
         site: u32,
@@ -488,7 +490,7 @@ impl Rewriter<'_> {
         Operand::Const(self.module.constant(ty, ConstKind::Composite(vec![one; lanes])))
     }
 
-    /// Adds an instruction, or gives the constant that it would make.
+    /// Adds an instruction, or returns the constant that it would produce.
     fn make(&mut self, op: Op, ty: TypeId) -> Operand {
         let mut constants = Some(Vec::new());
         op.for_each_operand(|operand| match (operand, &mut constants) {
@@ -531,7 +533,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// How states are accessed beside an access.
+/// The access to states beside an access to memory.
 fn plain(access: Access) -> Access {
     Access { align: access.align, volatile: false, nontemporal: false }
 }

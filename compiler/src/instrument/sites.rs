@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The places that are checked, as reports name them.
+//! The checked places, in the form for reports.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use tally_compiler_protocol::checks::{Site, SiteKind, Sites, Space};
 
 use crate::ir::{AddressSpace, FileId, Function, Kernel, Loc, Module};
 
-/// Which function an instruction was in before calls were inlined.
+/// The function that each instruction was in before calls were inlined.
 pub(super) struct Names {
     /// The words of each function in the SPIR-V module, and its name.
     functions: Vec<(RangeInclusive<u32>, String)>,
@@ -36,14 +36,14 @@ impl Names {
     }
 }
 
-/// The sites of a kernel in the making.
+/// The sites of a kernel, under construction.
 pub(super) struct Table {
     names: Names,
     files: HashMap<FileId, u32>,
     sites: Sites,
 }
 
-/// What a site is about, beside its place.
+/// The properties of a site besides its place.
 pub(super) struct About {
     pub(super) kind: SiteKind,
     pub(super) size: u64,
@@ -81,7 +81,7 @@ impl Table {
         self.sites.sites.len() as u32 - 1
     }
 
-    /// Bytes at a site whose states are looked at; 0 if they are nowhere.
+    /// The number of bytes at a site whose states are checked; 0 if none are.
     pub(super) fn size(&self, site: u32) -> u32 {
         let site = &self.sites.sites[site as usize];
         if site.kind == SiteKind::Use { 0 } else { site.size }
@@ -92,7 +92,7 @@ impl Table {
     }
 }
 
-/// An address space as reports name it.
+/// An address space in the form for reports.
 pub(super) fn space(space: AddressSpace) -> Space {
     match space {
         AddressSpace::Private => Space::Private,

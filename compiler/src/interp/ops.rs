@@ -51,7 +51,7 @@ pub fn apply(
             };
             Value::Parts(mask.iter().map(lane).collect())
         }
-        // A condition that is one `bool` chooses the whole value.
+        // A condition of one `bool` selects the whole value.
         Op::Select(..) if matches!(arg(0), Value::Bits(_)) => {
             if arg(0).bits() != 0 {
                 arg(1)
@@ -80,7 +80,7 @@ fn insert(whole: &mut Value, part: Value, path: &[u32]) {
     }
 }
 
-/// Takes the bits of all components together and apart again.
+/// Joins the bits of all components and splits them again.
 fn bitcast(module: &Module, ty: TypeId, args: &[(TypeId, Value)]) -> Value {
     let types = &module.types;
     let mut bytes = Vec::new();
@@ -102,7 +102,7 @@ fn bitcast(module: &Module, ty: TypeId, args: &[(TypeId, Value)]) -> Value {
     }
 }
 
-/// Applies a function to each component of values and gives it the component's number.
+/// Applies a function to each component of values and passes it the component's number.
 fn each_lane(
     module: &Module,
     ty: TypeId,

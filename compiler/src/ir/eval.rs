@@ -41,7 +41,7 @@ pub fn unary(op: UnaryOp, ty: Scalar, a: u64) -> Option<u64> {
         (_, Scalar::Float(float)) => {
             let x = float_value(float, a);
             let result = match op {
-                // The root of an f16 or f32 is the same rounded once or by way of f64.
+                // The root of an f16 or f32 is the same whether it is rounded once or through f64.
                 UnaryOp::Sqrt => x.sqrt(),
                 UnaryOp::Floor => x.floor(),
                 UnaryOp::Ceil => x.ceil(),
@@ -195,7 +195,7 @@ pub fn compare(op: CompareOp, ty: Scalar, a: u64, b: u64) -> Option<bool> {
     })
 }
 
-/// Answers a question about a float.
+/// Tests a float.
 pub fn test(op: FloatTest, float: Float, a: u64) -> bool {
     let fraction_bits = match float {
         Float::F16 => 10,
@@ -255,7 +255,7 @@ mod tests {
 
     const I8: Scalar = Scalar::Int(8);
 
-    /// Every operation on two bytes is what Rust's wider arithmetic says.
+    /// Every operation on two bytes agrees with Rust's wider arithmetic.
     #[test]
     fn all_pairs_of_bytes() {
         let wrap = |n: i32| u64::from(n as u8);
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Every operation on one byte is what Rust says.
+    /// Every operation on one byte agrees with Rust's.
     #[test]
     fn all_bytes() {
         for a in 0..=255u8 {
@@ -323,8 +323,8 @@ mod tests {
         }
     }
 
-    /// Every half survives the way to `f64` and back, and what lies between two halves goes to the
-    /// nearer one, to the even one from the middle.
+    /// Every half survives the conversion to `f64` and back, and a number between two halves becomes
+    /// the nearer one, or the even one if it is in the middle.
     #[test]
     fn halves_round_to_nearest_even() {
         let to_half = |x: f64| float_bits(Float::F16, x);
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(to_half(f64::NAN) & 0x7fff, 0x7e00);
     }
 
-    /// Conversions to integers clamp, and take NaN to zero.
+    /// Conversions to integers clamp, and convert NaN to zero.
     #[test]
     fn conversions_saturate() {
         let to = |op, x: f64, bits| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loops whose number of turns is known become their turns, one behind the other.
+//! Unrolls loops whose number of iterations is known.
 //!
 //! ```text
 //!   for (i = 0; i < 3; i++)          a[0] = x;
@@ -12,9 +12,9 @@
 //! constant. Then `registers` makes values of the array's elements, and `simplify` constants of the
 //! table's.
 //!
-//! A loop qualifies that is left at one place, which each of its turns passes, and in which no items
-//! wait for each other. Whether it is left there is computed for one turn after the other, so any form
-//! of counting will do.
+//! A loop qualifies if it has one exit, which each of its iterations passes, and no items wait for each
+//! other in it. The exit's condition is evaluated for one iteration after the other, so any form of
+//! counting works.
 
 use std::collections::HashMap;
 
@@ -33,12 +33,13 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     let mut room = MAX_UNROLLED_IN_ALL;
     while let Some(weight) = unroll_one(module, function, room.min(MAX_UNROLLED)) {
         room -= weight;
-        // The bounds of a loop around it, or within it, may be constant now.
+        // The bounds of an outer or inner loop may be constant now.
         simplify::run(module, function);
     }
 }
 
-/// Unrolls the first loop that qualifies, inner ones first. The instructions that it has then.
+/// Unrolls the first loop that qualifies, inner ones first. Returns the number of its instructions
+/// after that.
 fn unroll_one(module: &mut Module, function: &mut Function, limit: usize) -> Option<usize> {
     let predecessors = function.predecessors();
     let dominators = Dominators::of(function, &predecessors);
@@ -64,7 +65,7 @@ struct Plan<'a> {
     /// The one block from which it is entered.
     entry: BlockId,
     latch: BlockId,
-    /// The one block from which it is left, and the two ways from there.
+    /// The one block from which it is left, and the two targets of its branch.
     last: BlockId,
     stay: BlockId,
     leave: BlockId,
@@ -92,7 +93,7 @@ impl<'a> Plan<'a> {
             return None;
         };
         let (stay, leave) = if inside(yes) { (yes, no) } else { (no, yes) };
-        // Every turn passes the exit, and no loop within this one does.
+        // Every iteration passes the exit, and no inner loop does.
         let every = dominators.dominates(last, latch) && loops.within[last.index()] == Some(index);
         let waits = |id: &BlockId| {
             function.blocks[*id].insts.iter().any(|inst| stop_scope(&inst.op).is_some())
@@ -102,16 +103,16 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The values of a loop that are constant in each of its turns.
+/// The values of a loop that are constant in each of its iterations.
 struct Turns<'a> {
     module: &'a mut Module,
     function: &'a Function,
     loops: &'a Loops,
     plan: &'a Plan<'a>,
     definitions: Vec<Option<Definition>>,
-    /// What is constant in the turn that is looked at; `None` of what is not.
+    /// The constant values in the current iteration; `None` for values that are not constant.
     known: HashMap<ValueId, Option<ConstId>>,
-    /// The header's phis that were constant in all turns.
+    /// The header's phis that were constant in all iterations.
     counters: Vec<ValueId>,
 }
 
@@ -127,7 +128,7 @@ impl<'a> Turns<'a> {
         Self { module, function, loops, plan, definitions, known, counters }
     }
 
-    /// How often the loop's exit is passed; `None` if that is not known, or too often.
+    /// The number of times that the loop's exit is passed; `None` if that is not known, or too large.
     fn count(&mut self) -> Option<usize> {
         let function = self.function;
         let Terminator::CondBranch(condition, yes, _) = function.blocks[self.plan.last].terminator
@@ -160,7 +161,7 @@ impl<'a> Turns<'a> {
             let steps = header.phis().filter_map(|inst| arm(inst, self.plan.latch));
             let next: Vec<_> = steps
                 .map(|(phi, step)| {
-                    // What was not constant once is none later.
+                    // A phi that was not constant once does not become constant later.
                     let was = matches!(self.known.get(&phi), Some(Some(_)));
                     (phi, if was { self.constant(step, 0) } else { None })
                 })
@@ -170,7 +171,7 @@ impl<'a> Turns<'a> {
         None
     }
 
-    /// The constant that an operand is in this turn.
+    /// The constant value of an operand in this iteration.
     fn constant(&mut self, operand: Operand, depth: usize) -> Option<ConstId> {
         let value = match operand {
             Operand::Const(id) => return Some(id),
@@ -196,7 +197,7 @@ impl<'a> Turns<'a> {
         constant
     }
 
-    /// The instruction that makes a value.
+    /// The instruction that defines a value.
     fn made(&self, value: ValueId) -> Option<&'a Inst> {
         match self.definitions[value.index()]? {
             Definition::Inst(block, index) => Some(&self.function.blocks[block].insts[index]),
@@ -204,7 +205,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The instructions of a turn that are not constant.
+    /// The number of instructions of an iteration that are not constant.
     fn weight(&mut self) -> usize {
         let function = self.function;
         let blocks = self.plan.it.blocks.iter().map(|&id| &function.blocks[id]);
@@ -227,7 +228,7 @@ impl<'a> Turns<'a> {
         })
     }
 
-    /// Whether an address is that of an element at a place that counts the turns.
+    /// Whether an address is that of an element whose index depends on the iteration.
     fn is_fixed(&self, mut at: Operand) -> bool {
         let mut counts = false;
         loop {
@@ -267,8 +268,8 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Whether an operand counts the turns of this loop; `None` if it depends on anything but the turns
-    /// of this loop and of others.
+    /// Whether an operand depends on the iteration of this loop; `None` if it depends on anything
+    /// besides the iterations of this loop and of others.
     fn counts(&self, operand: Operand, depth: usize) -> Option<bool> {
         let Operand::Value(value) = operand else { return Some(false) };
         if self.counters.contains(&value) {
@@ -298,10 +299,10 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// The longest way from a value back to what it is computed from.
+/// The maximum depth of a value's computation.
 const MAX_DEPTH: usize = 16;
 
-/// Puts so many copies of a loop in its place. The exit of the last one is taken, that of no other.
+/// Replaces a loop by `count` copies of it. The exit of the last one is taken, that of no other.
 fn unroll(function: &mut Function, plan: &Plan<'_>, count: usize) {
     let before = function.blocks.len();
     let place: HashMap<BlockId, usize> =
@@ -318,7 +319,7 @@ fn unroll(function: &mut Function, plan: &Plan<'_>, count: usize) {
         })
         .collect();
     let head = place[&plan.it.header];
-    // What stands for the loop's values in the turn that is written.
+    // The operands that replace the loop's values in the current copy.
     let mut names: HashMap<ValueId, Operand> = HashMap::new();
     for turn in 0..count {
         let from = if turn == 0 { plan.entry } else { plan.latch };
@@ -353,7 +354,7 @@ fn unroll(function: &mut Function, plan: &Plan<'_>, count: usize) {
                 terminator = Terminator::Branch(to);
             }
             terminator.for_each_successor_mut(|next| {
-                // Behind the last turn nothing comes to the latch.
+                // The latch of the last copy cannot be reached.
                 let turn = if *next == plan.it.header { (turn + 1).min(count - 1) } else { turn };
                 if let Some(&place) = place.get(next) {
                     *next = copies[turn][place];
@@ -362,7 +363,7 @@ fn unroll(function: &mut Function, plan: &Plan<'_>, count: usize) {
             function.blocks[copy] = Block { insts, terminator, loc };
         }
     }
-    // What comes behind the loop sees the values of the last turn.
+    // The code behind the loop uses the values of the last iteration.
     let last = copies[count - 1][place[&plan.last]];
     for id in (0..before).map(BlockId::from_index).filter(|id| !place.contains_key(id)) {
         let block = &mut function.blocks[id];
@@ -390,8 +391,9 @@ fn unroll(function: &mut Function, plan: &Plan<'_>, count: usize) {
     remove_unreachable(function);
 }
 
-/// What stands for the values of a loop in a turn that is entered from a block: of the header's phis
-/// what arrives from there, in the names of the turn before, and of all others a new value.
+/// The operands that replace the values of a loop in a copy that is entered from a block: for the
+/// header's phis the values that arrive from there, renamed for the previous copy, and for all others a
+/// new value.
 fn names_of_turn(
     function: &mut Function,
     plan: &Plan<'_>,

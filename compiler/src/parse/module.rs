@@ -103,7 +103,7 @@ impl Builder<'_> {
             }
             _ if inst.grammar.name.starts_with("OpType") => self.type_instruction(inst),
             _ if inst.grammar.has_result => {
-                // Something whose meaning is not known: a use of it by code will say so.
+                // Its meaning is not known: a use of it by code is reported.
                 self.define(inst, Def::Debug)
             }
             _ => Ok(()),
@@ -169,7 +169,7 @@ impl Builder<'_> {
                 kind = SpvKind::Pointer(inst.arg(1)?);
                 pointer_type(class)
             }
-            // An event carries nothing.
+            // An event carries no information.
             Op::TypeEvent => Type::Int(64),
             Op::TypeFunction => {
                 let params = inst.rest()[1..].to_vec();
@@ -361,8 +361,8 @@ impl Builder<'_> {
         self.define(inst, Def::Const(address, pointer))
     }
 
-    /// Splits the rest of the module into functions and numbers them. `line` is the `OpLine` in force
-    /// before it.
+    /// Splits the rest of the module into functions and numbers them. `line` is the `OpLine` that
+    /// applies before it.
     fn signatures<'w>(
         &mut self,
         instructions: &[Instruction<'w>],
@@ -438,7 +438,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Remembers a definition that other modules may link to.
+    /// Records a definition that other modules may link to.
     fn note_export(&mut self, inst: &Instruction<'_>, name: &str) {
         let Some(linkage) = self.decorations(inst).linkage.clone().filter(|it| !it.import) else {
             return;
@@ -449,7 +449,7 @@ impl Builder<'_> {
         self.exports.push((inst.word, name.to_owned()));
     }
 
-    /// Refuses two exports of one name: it would be unclear which of them an import means.
+    /// Refuses two exports of one name: an import of it would be ambiguous.
     fn unique_exports(&mut self) -> Result<()> {
         let mut seen = HashSet::new();
         let twice = self.exports.iter().find(|(_, name)| !seen.insert(name));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Barriers, and what work-items exchange.
+//! Barriers, and the exchange of values between work-items.
 //!
-//! A sub-group is a vector, so what its items exchange moves between the components of one vector,
-//! and its barriers only keep memory in order. Of a work-group each vector first does its own
-//! part; then the vectors exchange one value each, as items do in code that is not widened.
+//! A sub-group is a vector, so an exchange between its items moves values between the components of one
+//! vector, and its barriers only order memory. In a work-group each vector first combines its own
+//! items; then the vectors exchange one value each, like items in scalar code.
 
 use super::emit::Widener;
 use super::refusal::Refusal;
@@ -16,7 +16,7 @@ use crate::ir::{
 };
 
 impl Widener<'_> {
-    /// Does what items do together. `false` if the instruction is none of that.
+    /// Translates operations of groups. `false` if the instruction is none.
     pub(super) fn exchange(&mut self, inst: &Inst) -> Result<bool, Refusal> {
         match inst.op {
             Op::ControlBarrier { execution: Scope::Subgroup, memory, ordering } => {
@@ -26,7 +26,7 @@ impl Widener<'_> {
             Op::WorkItem(WorkItemQuery::SubgroupSize, _) if self.rows == Rows::Whole => {
                 self.number(inst, i64::from(self.out.lanes))?;
             }
-            // The next instruction collects the offer, and looks it up.
+            // The next instruction collects the offer, and finds it here.
             Op::Offer(_, value) => self.offered = Some(value),
             Op::Collect(op, scope, index) => {
                 let Some(value) = self.offered.take() else {
@@ -86,7 +86,7 @@ impl Widener<'_> {
                 let ty = self.from.values[result].ty;
                 let mut scalars = Vec::new();
                 for together in results {
-                    // A shuffle with one answer for all gives it in every lane.
+                    // A shuffle with a uniform result has it in every lane.
                     let ty = self.out.type_of(together);
                     let element = self.out.module.types.element(ty);
                     scalars.push(match self.out.module.types.lanes(ty) {
@@ -101,7 +101,7 @@ impl Widener<'_> {
         }
     }
 
-    /// The values of the running items, and for others what changes nothing.
+    /// The values of the running items, and the neutral value for others.
     fn neutral(&mut self, op: BinaryOp, vector: Operand) -> Result<(Operand, Operand), Refusal> {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
@@ -143,7 +143,7 @@ impl Widener<'_> {
         Ok(vector)
     }
 
-    /// The values of each `size` items on end combined.
+    /// The combined values of each `size` adjacent items.
     fn clusters(&mut self, op: BinaryOp, vector: Operand, size: u32) -> Result<Operand, Refusal> {
         let (mut vector, _) = self.neutral(op, vector)?;
         let ty = self.out.type_of(vector);
@@ -212,7 +212,7 @@ impl Widener<'_> {
         let value =
             |this: &mut Self, kind, a, b| this.out.value(Op::Binary(kind, a, b), index_type);
         use BinaryOp as B;
-        // Vectors begin with the rows, so where those are uneven the last one has no more items.
+        // Vectors begin with the rows, so if rows are uneven the last vector of each has fewer items.
         let (which, x) = match self.rows {
             Rows::Whole => (value(self, B::LShr, index, shift), index),
             Rows::Any => {
@@ -233,7 +233,7 @@ impl Widener<'_> {
         Ok(self.out.value(Op::ExtractDynamic(vector, lane), element))
     }
 
-    /// The value of the item with an index; the own one if it does not run.
+    /// The value of the item with an index; the item's own if that one does not run.
     fn shuffle(&mut self, vector: Operand, index: Operand) -> Result<Operand, Refusal> {
         let lanes = self.out.lanes;
         let ty = self.out.type_of(vector);
@@ -278,8 +278,8 @@ impl Widener<'_> {
         }
     }
 
-    /// Components of a vector by a vector of indices that are in range, by way of memory. The
-    /// indices of items that do not run are unknown.
+    /// Components of a vector at a vector of indices that are in range, loaded from memory. The indices
+    /// of items that do not run are unknown.
     fn looked_up(&mut self, vector: Operand, index: Operand) -> Operand {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);

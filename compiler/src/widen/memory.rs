@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads, stores and atomics of a vector of items.
 //!
-//! Adjacent values are read and written as a vector, with the mask where items are
-//! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies of
-//! bytes, volatile accesses, images, printing) is done for one item after the other, in their order.
-//! Volatile accesses of private variables stay vectors where all items access the same place in
-//! theirs, since no item sees the order in which others access their own.
-//! Items that are not in the mask touch no memory, except private variables, which no other item sees.
+//! Adjacent values are read and written as a vector, with the mask if items are missing. Other
+//! addresses are gathered and scattered. Operations without a vector form (atomics, copies of bytes,
+//! volatile accesses, images, printing) are executed for one item after the other, in their order.
+//! Volatile accesses of private variables stay vectors if all items access the same place in theirs,
+//! since no item sees the order in which others access their own. Items that are not in the mask access
+//! no memory, except private variables, which no other item sees.
 
 use super::emit::Widener;
 use super::ops::Leaf;
@@ -15,16 +15,16 @@ use super::shape::Shape;
 use crate::ir::arena::Id;
 use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId};
 
-/// How the items' addresses lie.
+/// The arrangement of the items' addresses.
 enum Lie {
-    /// One behind the other, from here; if that holds.
+    /// Contiguous from this address; only if the condition holds.
     Line(Operand, Option<Operand>),
-    /// All the same, or anyhow.
+    /// All the same, or in no order.
     Apart,
 }
 
 impl Widener<'_> {
-    /// Does what accesses memory. `false` if the instruction does not, or is the same for all.
+    /// Translates accesses to memory. `false` if the instruction is none, or is uniform.
     pub(super) fn memory(&mut self, inst: &Inst) -> Result<bool, Refusal> {
         let uniform = inst.result.map(|result| self.shapes.of(result)) == Some(Shape::Uniform);
         match &inst.op {
@@ -83,8 +83,8 @@ impl Widener<'_> {
         Ok(true)
     }
 
-    /// How the addresses of accesses of `size` bytes lie. `line`: whether it helps if they do so one
-    /// behind the other.
+    /// The arrangement of the addresses of accesses of `size` bytes. `line`: whether contiguous
+    /// addresses are an advantage.
     fn lie(&mut self, at: Operand, size: u64, line: bool) -> Result<Lie, Refusal> {
         match self.shape(at) {
             Shape::Strided { step, guard } if step == size as i64 => {
@@ -92,8 +92,8 @@ impl Widener<'_> {
                 let holds = guard.map(|guard| self.out.read(guard.holds));
                 Ok(Lie::Line(self.one(at), holds))
             }
-            // Quotients, remainders and bits of ids are often those of a row of neighbours.
-            // Each item's private memory is a place of its own.
+            // Quotients, remainders and bits of ids often give contiguous addresses. Each item's
+            // private memory is separate.
             Shape::Varying if line && !self.is_private(at) && self.shapes.is_computed(at) => {
                 let ty = self.type_in(at);
                 let bool = self.out.module.types.bool();
@@ -111,7 +111,7 @@ impl Widener<'_> {
         matches!(ty, Type::Pointer(AddressSpace::Private))
     }
 
-    /// The running item's value that is written last where all write to one place.
+    /// The value of the last running item, if all write to one place.
     fn last(&mut self, value: Operand) -> Result<Operand, Refusal> {
         if self.shape(value) == Shape::Uniform {
             return Ok(self.one(value));
@@ -137,7 +137,7 @@ impl Widener<'_> {
         self.assemble(ty, &mut scalars.into_iter())
     }
 
-    /// A value out of its scalars.
+    /// A value from its scalars.
     pub(super) fn assemble(
         &mut self,
         ty: TypeId,
@@ -180,10 +180,10 @@ impl Widener<'_> {
         }
     }
 
-    /// Loops walk down columns as often as along rows, and then each time needs a line of its own
-    /// that the processor does not foresee. The next vectors of this row will need its neighbours:
-    /// asked for two vectors ahead they are there when their turn comes. Outside of loops the same is
-    /// done four vectors ahead if a vector takes long.
+    /// Loops walk down columns as often as along rows, and then each iteration needs a cache line of
+    /// its own that the processor does not predict. The next vectors of this row will need the adjacent
+    /// lines: prefetched two vectors ahead they are there in time. Outside of loops the same is done
+    /// four vectors ahead if a vector takes long.
     fn prefetch(&mut self, at: Operand, first: Operand, size: u64) {
         let ty = self.type_in(at);
         let Operand::Value(value) = at else { return };
@@ -267,7 +267,7 @@ impl Widener<'_> {
         self.out.value(op, ty)
     }
 
-    /// How a scalar at an offset of an access is accessed.
+    /// The access to a scalar at an offset of an access.
     fn part_access(&self, access: Access, leaf: &Leaf) -> Access {
         let known = 1u64 << leaf.offset.trailing_zeros().min(31);
         let align = u64::from(access.align).min(if leaf.offset == 0 { 1 << 31 } else { known });
@@ -367,7 +367,7 @@ impl Widener<'_> {
         Ok(())
     }
 
-    /// Does one thing if something holds, else another. Both give a vector for each leaf.
+    /// Emits one computation if a condition holds, else another. Both return a vector for each leaf.
     pub(super) fn guarded(
         &mut self,
         holds: Option<Operand>,
@@ -422,7 +422,7 @@ impl Widener<'_> {
         Ok(())
     }
 
-    /// Notes what makes the code slow, for people.
+    /// Records what makes the code slow, for readers.
     pub(super) fn remark(&mut self, what: &str) {
         let remark = (self.out.loc, what.to_owned());
         if self.remarks.last() != Some(&remark) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Instructions without a vector form are done for one item after the other.
+//! Executes instructions without a vector form for one item after the other.
 
 use super::build::Var;
 use super::emit::{Mask, Widener, is_pointer};
@@ -9,12 +9,12 @@ use crate::ir::{
     Access, BinaryOp, BlockId, ConvertOp, Inst, Op, Operand, Terminator, TypeId, UnaryOp,
 };
 
-/// A block that is being written, and how many writes to memory came before.
+/// A block that is being written, and the number of writes to memory before.
 type Moment = (BlockId, u32);
 
-/// The most operations between a load and what is made of it for each item anew.
+/// The maximum number of operations between a load and a value that is recomputed for each item.
 const RELOADED_STEPS: u32 = 2;
-/// The most steps of an address, one made of the other, that are done for each item anew.
+/// The maximum number of steps of an address that are recomputed for each item.
 const ADDRESS_STEPS: u32 = 3;
 
 /// The items' values of an operand.
@@ -29,7 +29,7 @@ enum Part {
 }
 
 impl Widener<'_> {
-    /// Does an operation for each running item, one after the other.
+    /// Executes an operation for each running item, one after the other.
     pub(super) fn one_by_one(&mut self, inst: &Inst) -> Result<(), Refusal> {
         self.remark("takes its items one by one for an operation on memory");
         let mut operands = Vec::new();
@@ -82,7 +82,7 @@ impl Widener<'_> {
         Ok(())
     }
 
-    /// The items of a mask take turns. Their results go to variables.
+    /// The items of a mask take turns. Their results are assigned to variables.
     fn turns(
         &mut self,
         inst: &Inst,
@@ -156,19 +156,19 @@ impl Widener<'_> {
         }
     }
 
-    /// A component of a vector. An address is made of the components of what it is made of, and so
-    /// is a converted integer, up to so many `steps`: the processor adds and scales them where it
-    /// accesses memory.
+    /// A component of a vector. An address is computed from the components of its operands, and so is a
+    /// converted integer, up to `steps` operations deep: the processor adds and scales them in the
+    /// access to memory.
     ///
-    /// What was loaded from a line and went through few operations is loaded once more by itself.
-    /// Addresses that come out of vectors come late, and until then no later item may load. `now` is
-    /// where and when the turns begin: no item has written since the load, and what others write in
-    /// their turns would be a race with it.
+    /// A value that was loaded from contiguous memory and went through few operations is loaded again
+    /// by itself. Addresses extracted from vectors are available late, and until then no later item may
+    /// load. `now` is the block and time at which the turns begin: no item has written since the load,
+    /// and writes of others in their turns would be a race with it.
     fn component_of(&mut self, vector: Operand, lane: u32, now: Moment, steps: u32) -> Operand {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
         if element == ty {
-            // The same for all: addresses have such bases.
+            // The same for all: addresses may have uniform bases.
             return vector;
         }
         let made = match vector {
@@ -207,7 +207,7 @@ impl Widener<'_> {
         self.out.value(op, element)
     }
 
-    /// Whether a component is a load and few operations with constants away.
+    /// Whether a component is a load followed by few operations with constants.
     fn is_reloadable(&self, vector: Operand, steps: u32, now: Moment) -> bool {
         let Operand::Value(value) = vector else { return true };
         let ty = self.out.type_of(vector);

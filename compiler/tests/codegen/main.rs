@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiled code does what the program says: kernels are compiled from OpenCL C through SPIR-V to
-//! native code, run in this process, and compared with Rust.
+//! Compiled code agrees with the program: kernels are compiled from OpenCL C through SPIR-V to native
+//! code, run in this process, and compared with Rust.
 
 mod async_copy;
 mod blob;

@@ -13,7 +13,7 @@ use tally_compiler_protocol::{Compiler, CompilerError, Input, Object, Source, Ta
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tally-compiler");
 
-/// Where files of the tests may lie.
+/// The folder for files of the tests.
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -73,8 +73,8 @@ impl Fake {
         let dir = folder().join(format!("{name}-{}", process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).expect("the target folder is writable");
-        // Written by a process of its own: what this one writes is open in the children that other tests
-        // start meanwhile, and cannot be run until they have closed it.
+        // Written by a process of its own: a file that this process writes is open in the children that
+        // other tests start meanwhile, and cannot be run until they have closed it.
         let write = "printf '#!/bin/sh\n%s\n' \"$1\" >\"$2\" && chmod +x \"$2\"";
         let mut writer = Command::new("sh");
         writer.args(["-c", write, "sh", script]).arg(dir.join("tally-compiler"));
@@ -223,7 +223,7 @@ fn the_host_sees_no_child_process() {
     assert_eq!(children.unwrap_or_default().trim(), "");
 }
 
-/// What it may ask of the kernel it has given up before it says its first word.
+/// The process is confined before it sends its first message.
 #[test]
 fn the_process_is_confined_before_it_reads_a_module() {
     let (mut ours, theirs) = UnixStream::pair().expect("a pair");

@@ -94,7 +94,7 @@ fn another_version_is_named() {
     assert!(error.to_string().contains("version 99"));
 }
 
-/// What the driver relies on when it loads a binary: that no offset leads out of what it is for.
+/// Asserts the property on which the driver relies when it loads a binary: all offsets are in range.
 fn assert_safe(module: &NativeModule) {
     let NativeModule { info, code, .. } = module;
     let inside = |reloc: &Reloc, bytes: usize| {
@@ -109,7 +109,7 @@ fn assert_safe(module: &NativeModule) {
         for section in &code.debug {
             assert!(section.places.iter().all(|it| it.range().end <= section.bytes.len()));
         }
-        // Whatever the sections hold, there is a file or none.
+        // Whatever the sections contain, this gives a file or none.
         let _ = crate::debug::elf([("kernel", code)]);
     }
     for global in &info.globals {
@@ -126,7 +126,7 @@ fn assert_safe(module: &NativeModule) {
     }
 }
 
-/// A changed byte behind a hash that fits: whatever is read fits together, or is refused.
+/// A changed byte with a matching hash: the module is consistent, or is refused.
 #[test]
 fn contents_that_contradict_themselves_are_refused_though_their_hash_fits() {
     let payload = postcard::to_allocvec(&module()).expect("it is small");

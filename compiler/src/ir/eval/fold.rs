@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Instructions on constants alone, made into constants.
+//! Folds instructions on constants to constants.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::ir::{
     ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, Type, TypeId, ValueId,
 };
 
-/// The constant that `result` is after the instructions, whose operands must be constants or
-/// results of instructions before them. `None` if an instruction has no constant result.
+/// The constant value of `result` after the instructions, whose operands must be constants or results
+/// of earlier instructions. `None` if an instruction has no constant result.
 pub fn fold(
     module: &mut Module,
     function: &Function,
@@ -39,7 +39,7 @@ pub fn fold(
     get(&known, result)
 }
 
-/// The constant of type `ty` that an operation makes of constants, if it is one that folds.
+/// The constant of type `ty` that results from an operation on constants, if it can be folded.
 pub fn apply(module: &mut Module, op: &Op, ty: TypeId, args: &[ConstId]) -> Option<ConstId> {
     match (op, args) {
         (Op::Construct(_), parts) => {
@@ -107,7 +107,7 @@ fn component(module: &mut Module, id: ConstId, index: u32) -> Option<ConstId> {
     }
 }
 
-/// Components of the largest composite that is taken apart to change one of them.
+/// The maximum number of components of a composite that is split to change one of them.
 const MAX_COMPONENTS: u64 = 1 << 16;
 
 fn insert(module: &mut Module, whole: ConstId, value: ConstId, path: &[u32]) -> Option<ConstId> {
