@@ -32,6 +32,11 @@ impl Clock {
         self.start
     }
 
+    /// CLOCK_MONOTONIC in ns at tick 0, modulo 2^64: that may have been before the machine started.
+    pub fn zero(&self) -> u64 {
+        self.start.wrapping_sub(FIRST_TICK)
+    }
+
     /// Ticks now; never goes back.
     pub fn ticks(&self) -> u64 {
         self.ticks_at(monotonic_ns())
@@ -69,4 +74,18 @@ pub fn monotonic_ns() -> u64 {
     // SAFETY: `now` is a timespec that the call fills; the clock id is valid.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// SPEC.md, chapter 17: "the CLOCK_MONOTONIC time at which its clock was 0"
+    #[test]
+    fn a_time_and_the_zero_of_the_clock_give_the_ticks() {
+        for start in [0, 5, monotonic_ns()] {
+            let (host, ticks) = Clock::starting_at(start).pair();
+            assert_eq!(host.wrapping_sub(Clock::starting_at(start).zero()), ticks);
+        }
+    }
 }

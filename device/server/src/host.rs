@@ -43,7 +43,7 @@ pub fn serve(settings: Settings, ready: impl FnOnce(u32)) -> io::Result<()> {
     // Started before the driver can send anything, since a session begins with empty answers.
     let session = Session::start(&host, &registers())
         .ok_or_else(|| io::Error::other("the admin ring cannot be served"))?;
-    ready(device.start(&identity, clock.start())?);
+    ready(device.start(&identity, clock.zero())?);
     let result = attend(&device, &session);
     session.stop();
     result
