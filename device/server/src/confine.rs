@@ -30,6 +30,10 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+    libc::SYS_shmget,
+    libc::SYS_semget,
+    libc::SYS_msgget,
+    libc::SYS_mq_open,
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
@@ -152,11 +156,15 @@ mod tests {
             confine().unwrap();
             let network = std::net::TcpListener::bind("127.0.0.1:0");
             let other = std::fs::write(path.with_extension("other"), "new");
-            (std::fs::read(&path), std::fs::write(&path, "after"), other, network.err())
+            // SAFETY: takes numbers.
+            let shared = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, 0o600) };
+            let shared = (shared < 0).then(io::Error::last_os_error);
+            let files = (std::fs::read(&path), std::fs::write(&path, "after"), other);
+            (files, network.err(), shared)
         });
-        let (read, written, made, network) = tried.join().unwrap();
+        let ((read, written, made), network, shared) = tried.join().unwrap();
         let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        assert!(network.is_some_and(refused));
+        assert!(network.is_some_and(refused) && shared.is_some_and(refused));
         if landlock_version() != 0 {
             assert!(read.is_err_and(refused) && written.is_err_and(refused));
             assert!(made.is_err_and(refused));
