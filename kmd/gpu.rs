@@ -47,6 +47,10 @@ pub(crate) struct Gpu<'bound> {
     registered: Atomic<bool>,
     /// Time at which the device was last asked for a sign of life, in CLOCK_MONOTONIC ns.
     pinged_ns: Atomic<i64>,
+    /// Time at which the watchdog was last started.
+    watched_ns: Atomic<i64>,
+    /// Time before which no command counts as overdue.
+    patient_ns: Atomic<i64>,
     /// Held during a reset.
     #[pin]
     power: Mutex<Power>,
@@ -82,6 +86,8 @@ impl<'bound> Gpu<'bound> {
             drm,
             registered: Atomic::new(false),
             pinged_ns: Atomic::new(0),
+            watched_ns: Atomic::new(0),
+            patient_ns: Atomic::new(0),
             power <- new_mutex!(Power::On),
         }? Error)
     }
@@ -247,9 +253,12 @@ impl<'bound> Gpu<'bound> {
         if !self.registered.load(Acquire) {
             return;
         }
+        // This queue is frozen while the machine sleeps, as processes are, of which one may be the device.
+        let queue = workqueue::system_freezable();
         // If it is queued already, all is well.
-        let _ =
-            workqueue::system_long().enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS));
+        if queue.enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS)).is_ok() {
+            self.watched_ns.store(monotonic_ns(), Relaxed);
+        }
     }
 
     /// Handles an interrupt: finds out its reasons from the status page and the answers.
@@ -304,7 +313,16 @@ impl<'bound> Gpu<'bound> {
         // Recovers from an interrupt that got lost.
         self.interrupt();
         let now = monotonic_ns();
+        // The machine was asleep, or far too busy. A device that is one of its processes could do nothing
+        // meanwhile, so it gets the full time again.
+        if now.saturating_sub(self.watched_ns.load(Relaxed)) > timeout_ns() / 2 {
+            self.patient_ns.store(now.saturating_add(timeout_ns()), Relaxed);
+        }
+        let patient = now < self.patient_ns.load(Relaxed);
         while let Some(slot) = self.admin.overdue(now.saturating_sub(timeout_ns())) {
+            if patient {
+                break;
+            }
             if slot == 0 {
                 dev_err!(
                     self.transport.device(),
