@@ -63,7 +63,8 @@ pub(crate) struct Amount {
     pub(crate) buffers: u64,
     /// Bytes of kernel memory for what nothing else limits.
     pub(crate) kernel: u64,
-    /// Files of waits. A signal visits all waiters of its bucket with a lock held.
+    /// Waits without a thread: files of waits, and waits that tell a target. A signal visits all waiters of its
+    /// bucket with a lock held.
     pub(crate) waits: u64,
 }
 
@@ -73,11 +74,11 @@ const NOTHING: Amount = Amount { bytes: 0, buffers: 0, kernel: 0, waits: 0 };
 pub(crate) const MAPPING: Amount = Amount { kernel: 256, ..NOTHING };
 /// The quota that a command with a page of extents consumes until it is answered.
 pub(crate) const EXTENTS: Amount = Amount { kernel: PAGE_SIZE + 512, ..NOTHING };
-/// The quota that the file of a wait with 64 entries consumes.
-pub(crate) const WAIT_FILE: Amount = Amount { kernel: 8 << 10, waits: 1, ..NOTHING };
+/// The quota that a wait without a thread, with 64 entries, consumes.
+pub(crate) const WAIT: Amount = Amount { kernel: 8 << 10, waits: 1, ..NOTHING };
 
-/// The most files of waits: of the device, and of one user.
-const WAIT_FILES: (u64, u64) = (4096, 1024);
+/// The most waits without a thread: of the device, and of one user.
+const WAITS: (u64, u64) = (4096, 1024);
 
 /// The quotas of one account, one for each counted resource.
 pub(crate) struct Account {
@@ -177,7 +178,7 @@ impl Accounts {
         // The kernel's own limit of open files is one for each 10 KiB of memory.
         let buffers = machine::memory_bytes() / (20 << 10);
         let kernel = machine::memory_bytes() / 16;
-        let all = Account::new(Amount { bytes, buffers, kernel, waits: WAIT_FILES.0 });
+        let all = Account::new(Amount { bytes, buffers, kernel, waits: WAITS.0 });
         Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
     }
 
@@ -254,7 +255,7 @@ impl Accounts {
             bytes: self.user_bytes(),
             buffers: self.user_buffers(),
             kernel: self.user_kernel(),
-            waits: WAIT_FILES.1,
+            waits: WAITS.1,
         });
         let user = Arc::new(User { id, clients: Atomic::new(1), account }, GFP_KERNEL)?;
         users.push(user.clone(), GFP_KERNEL)?;

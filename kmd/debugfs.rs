@@ -56,7 +56,7 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "memory\t{} of {} bytes", account.bytes.used(), account.bytes.limit())?;
     writeln!(f, "buffers\t{} of {}", account.buffers.used(), account.buffers.limit())?;
     writeln!(f, "kernel\t{} of {} bytes", account.kernel.used(), account.kernel.limit())?;
-    writeln!(f, "wait_files\t{} of {}", account.waits.used(), account.waits.limit())?;
+    writeln!(f, "waits\t{} of {}", account.waits.used(), account.waits.limit())?;
     writeln!(f, "quarantined\t{} bytes", state.quarantined())?;
     writeln!(f, "asleep\t{} cells", state.sleepers.asleep())?;
     for (name, limit) in state.limits() {
@@ -70,7 +70,7 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         result = result.and_then(|()| {
             write!(f, "user {id}\t{files} files, {} of {} bytes, ", bytes.used(), bytes.limit())?;
             write!(f, "{} of {} buffers, ", buffers.used(), buffers.limit())?;
-            write!(f, "{} of {} wait files, ", waits.used(), waits.limit())?;
+            write!(f, "{} of {} waits, ", waits.used(), waits.limit())?;
             writeln!(f, "{} of {} bytes of the kernel", kernel.used(), kernel.limit())
         });
     });

@@ -82,6 +82,7 @@ impl drm::file::DriverFile for TallyFile {
 impl Drop for TallyFile {
     /// Ends the VMs and queues that the client has left, without waiting: the answers free the rest.
     fn drop(&mut self) {
+        self.notifier().close();
         let guard = once_registered(self.device()).registration_guard();
         let (id, state) = (self.id(), self.state());
         state.vms.for_each(

@@ -7,6 +7,7 @@ use kernel::sync::Arc;
 
 use crate::account::Client;
 use crate::device::TallyDevice;
+use crate::notifier::Notifier;
 use crate::object::queue::EngineTime;
 use crate::raw::machine;
 use crate::state::State;
@@ -19,6 +20,7 @@ pub(crate) struct TallyFile {
     pid: i32,
     account: Arc<Client>,
     engine_time: Arc<EngineTime>,
+    notifier: Arc<Notifier>,
     state: Arc<State>,
     dev: ARef<TallyDevice>,
 }
@@ -33,8 +35,9 @@ impl TallyFile {
         let user = machine::current_user();
         let account = state.accounts.open(user)?;
         let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL_ACCOUNT)?;
+        let notifier = Notifier::new(state.clone())?;
         let id = state.new_file();
-        Ok(Self { id, user, pid, account, engine_time, state, dev })
+        Ok(Self { id, user, pid, account, engine_time, notifier, state, dev })
     }
 
     /// The number of this file; no other file ever gets it.
@@ -60,6 +63,11 @@ impl TallyFile {
     /// The time of its queues on engines.
     pub(crate) fn engine_time(&self) -> &Arc<EngineTime> {
         &self.engine_time
+    }
+
+    /// The waits of the file that tell a target.
+    pub(crate) fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     /// The state that files share.

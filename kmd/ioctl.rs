@@ -8,8 +8,8 @@ use core::ffi::{c_int, c_void};
 
 use kernel::drm::ioctl::{DrmIoctlDescriptor, RENDER_ALLOW};
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
+    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
 use self::caller::Caller;
@@ -77,6 +77,7 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     },
     SemWake => |caller, arg| caller.gpu(|gpu| waits::wake(gpu, caller.lookup(), arg)),
     VmOrphan => |caller, arg| vms::orphan(&caller, arg),
+    SemNotify => |caller, arg| waits::notify(&caller.file(), caller.lookup(), arg),
 };
 
 /// The core uses an ioctl's number within the driver as the index in the table.

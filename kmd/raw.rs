@@ -13,6 +13,7 @@ pub(crate) mod pages;
 pub(crate) mod pci;
 pub(crate) mod poll;
 pub(crate) mod space;
+pub(crate) mod target;
 pub(crate) mod time;
 pub(crate) mod wait;
 pub(crate) mod work;

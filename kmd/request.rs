@@ -7,9 +7,9 @@ use core::ops::Range;
 use kernel::prelude::*;
 use tally_uapi::cell::{Compare, CELL_SIZE};
 use tally_uapi::ioctl::{
-    bind_flag, bind_op, bo_flag, priority, query, sem_wait_flag, BoCreate, BoInfo, Query,
-    QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind,
-    VmCreate, VmDestroy, VmOrphan, SEM_WAIT_MAX_ENTRIES,
+    bind_flag, bind_op, bo_flag, notify_kind, priority, query, sem_wait_flag, BoCreate, BoInfo,
+    Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify, SemWait, SemWaitEntry,
+    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, SEM_WAIT_MAX_ENTRIES,
 };
 use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
@@ -292,20 +292,36 @@ impl TryFrom<&QueueCreate> for NewQueue {
     }
 }
 
-/// SEM_WAIT, without its entries.
-pub(crate) struct Wait {
+/// The entries of a wait, before they are read.
+pub(crate) struct Entries {
     /// Address of the entries in the caller's memory.
-    pub(crate) entries: u64,
+    pub(crate) address: u64,
     /// Number of entries, not 0.
     pub(crate) count: usize,
     /// Whether one met entry is enough.
     pub(crate) any: bool,
+    /// The id of the VM whose end also ends the wait, if any.
+    pub(crate) vm: Option<u32>,
+}
+
+impl Entries {
+    fn new(address: u64, count: u32, flags: u32, vm: u32) -> Result<Self> {
+        if !(1..=SEM_WAIT_MAX_ENTRIES).contains(&count) {
+            return Err(EINVAL);
+        }
+        let any = flags & sem_wait_flag::ANY != 0;
+        Ok(Self { address, count: count as usize, any, vm: Some(vm).filter(|&id| id != 0) })
+    }
+}
+
+/// SEM_WAIT.
+pub(crate) struct Wait {
+    /// The entries.
+    pub(crate) entries: Entries,
     /// Whether to make a file for the wait instead of sleeping.
     pub(crate) file: bool,
     /// The deadline in CLOCK_MONOTONIC ns.
     pub(crate) deadline_ns: i64,
-    /// The id of the VM whose end also ends the wait, if any.
-    pub(crate) vm: Option<u32>,
 }
 
 impl TryFrom<&SemWait> for Wait {
@@ -317,17 +333,40 @@ impl TryFrom<&SemWait> for Wait {
         if file && arg.timeout_ns != 0 {
             return Err(EINVAL);
         }
-        if !(1..=SEM_WAIT_MAX_ENTRIES).contains(&arg.count) {
-            return Err(EINVAL);
-        }
-        Ok(Self {
-            entries: arg.entries,
-            count: arg.count as usize,
-            any: arg.flags & sem_wait_flag::ANY != 0,
-            file,
-            deadline_ns: arg.timeout_ns,
-            vm: Some(arg.vm_id).filter(|&id| id != 0),
-        })
+        let entries = Entries::new(arg.entries, arg.count, arg.flags, arg.vm_id)?;
+        Ok(Self { entries, file, deadline_ns: arg.timeout_ns })
+    }
+}
+
+/// SEM_NOTIFY: a wait, and what is told of its end.
+pub(crate) struct Notify {
+    /// What the wait is for.
+    pub(crate) entries: Entries,
+    /// What is told.
+    pub(crate) target: NotifyTarget,
+}
+
+/// What a wait tells.
+pub(crate) enum NotifyTarget {
+    /// An eventfd, by its descriptor.
+    Eventfd(u32),
+}
+
+impl TryFrom<&SemNotify> for Notify {
+    type Error = Error;
+
+    fn try_from(arg: &SemNotify) -> Result<Self> {
+        zero(arg.flags & !sem_wait_flag::ANY)?;
+        zero(arg.pad)?;
+        let target = match arg.kind {
+            notify_kind::EVENTFD => {
+                zero(arg.point)?;
+                NotifyTarget::Eventfd(arg.target)
+            }
+            _ => return Err(EINVAL),
+        };
+        let entries = Entries::new(arg.entries, arg.count, arg.flags, arg.vm_id)?;
+        Ok(Self { entries, target })
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The threads that sleep in SEM_WAIT, by the bucket of the cell that they wait for. The file of a wait,
-//! which is polled, counts as a sleeper.
+//! which is polled, counts as a sleeper, and so does a wait that tells a target.
 //!
 //! A sleeper is in the list of every bucket that one of its cells is in, and is
 //! counted there in the waiters page, which the device reads after each signal
@@ -22,10 +22,23 @@ use tally_uapi::firmware::WaitersPage;
 use crate::raw::wait::Waiter;
 use crate::shared::Shared;
 
-/// An entry of a thread in SEM_WAIT, one for each bucket of its cells.
+/// A sleeping thread, or an object that waits in its place.
+pub(crate) trait Sleeper: Send + Sync {
+    /// Has the sleeper look again: a cell may have changed, or a VM or the device has ended. The caller holds a
+    /// spinlock.
+    fn wake(&self);
+}
+
+impl Sleeper for Waiter {
+    fn wake(&self) {
+        Waiter::wake(self);
+    }
+}
+
+/// An entry of a sleeper, one for each bucket of its cells.
 #[pin_data]
 struct Link {
-    waiter: Arc<Waiter>,
+    sleeper: Arc<dyn Sleeper>,
     about: About,
     #[pin]
     links: ListLinks,
@@ -70,7 +83,7 @@ impl Inner {
     /// Wakes the sleepers of `bucket`, and returns their number.
     fn wake(&self, bucket: usize) -> u32 {
         let links = self.lists.get(bucket).into_iter().flat_map(List::iter);
-        links.map(|link| link.waiter.wake()).count() as u32
+        links.map(|link| link.sleeper.wake()).count() as u32
     }
 
     fn count(&self, bucket: usize, change: impl Fn(&tally_uapi::sync::AtomicU32)) {
@@ -179,13 +192,13 @@ pub(crate) struct Places<S: Deref<Target = Sleepers>> {
 }
 
 impl<S: Deref<Target = Sleepers>> Places<S> {
-    /// Counts `waiter` in each of these buckets, once.
+    /// Counts `sleeper` in each of these buckets, once.
     ///
     /// # Errors
     /// ENOMEM.
     pub(crate) fn enter(
         sleepers: S,
-        waiter: &Arc<Waiter>,
+        sleeper: Arc<dyn Sleeper>,
         cells: impl ExactSizeIterator<Item = (usize, About)>,
     ) -> Result<Self> {
         let mut places =
@@ -194,9 +207,9 @@ impl<S: Deref<Target = Sleepers>> Places<S> {
             if places.links.iter().any(|(other, _)| *other == bucket) {
                 continue;
             }
-            let waiter = waiter.clone();
+            let sleeper = sleeper.clone();
             let link = ListArc::pin_init(
-                try_pin_init!(Link { waiter, about, links <- ListLinks::new() }),
+                try_pin_init!(Link { sleeper, about, links <- ListLinks::new() }),
                 GFP_KERNEL_ACCOUNT,
             )?;
             places.links.push((bucket, places.sleepers.enter(bucket, link)), GFP_KERNEL_ACCOUNT)?;

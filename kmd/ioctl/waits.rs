@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SEM_WAIT and SEM_WAKE: host threads that sleep on cells or poll a file for them, and signals by the host.
+//! SEM_WAIT, SEM_NOTIFY and SEM_WAKE: host threads that sleep on cells, poll a file for them or have a target
+//! told, and signals by the host.
 
-use core::ops::Deref;
 use core::sync::atomic::{fence, Ordering};
 
 use kernel::fs::file::{flags, FileDescriptorReservation};
@@ -9,82 +9,25 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::{new_mutex, Arc, Mutex};
 use kernel::uaccess::{UserPtr, UserSlice};
-use tally_uapi::cell::{waiters_index, Compare, CELL_SIZE};
-use tally_uapi::ioctl::{SemWait, SemWaitEntry, SemWake};
+use tally_uapi::cell::waiters_index;
+use tally_uapi::ioctl::{SemNotify, SemWait, SemWaitEntry, SemWake};
 use tally_uapi::regs::WAKE_FOREIGN;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::account::{Charge, WAIT_FILE};
+use crate::account::{Charge, WAIT};
 use crate::buffer::BoRef;
 use crate::device::TallyDevice;
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
 use crate::object::vm::Vm;
-use crate::raw::pages::PinnedWord;
+use crate::progress::{ended, Cell, Lists, Progress};
 use crate::raw::poll::{self, Polled, Readiness};
+use crate::raw::target::{Eventfd, Target};
 use crate::raw::time::monotonic_ns;
 use crate::raw::wait::{Interrupted, Sleep, Waiter};
-use crate::request::{Condition, Wait, Wake};
-use crate::sleepers::{About, Places, Sleepers};
+use crate::request::{Condition, Entries, Notify, NotifyTarget, Wait, Wake};
+use crate::sleepers::Places;
 use crate::state::{Count, State};
-
-/// One entry of a wait.
-struct Cell {
-    /// Keeps the memory alive.
-    _bo: BoRef,
-    word: PinnedWord,
-    compare: Compare,
-    value: u64,
-    bucket: usize,
-}
-
-impl Cell {
-    fn new(lookup: &impl Fn(u32) -> Result<BoRef>, condition: &Condition) -> Result<Self> {
-        let Condition { handle, offset, compare, value } = *condition;
-        let bo = lookup(handle)?;
-        let word = PinnedWord::new(&bo, offset)?;
-        Ok(Self { _bo: bo, word, compare, value, bucket: waiters_index(offset) })
-    }
-
-    fn read(&self) -> u64 {
-        self.word.load()
-    }
-
-    fn met(&self) -> bool {
-        self.compare.met(self.read(), self.value)
-    }
-
-    fn about(&self, thread: i32) -> About {
-        About {
-            thread,
-            place: self.bucket * CELL_SIZE as usize,
-            cell: self.read(),
-            compare: self.compare,
-            value: self.value,
-        }
-    }
-}
-
-/// The entries of a wait, and which entries of an ALL wait were met.
-struct Progress {
-    cells: KVec<Cell>,
-    met: u64,
-    any: bool,
-}
-
-impl Progress {
-    /// The index of the first entry that is met, once the whole wait is met.
-    fn look(&mut self) -> Option<u32> {
-        for (index, cell) in self.cells.iter().enumerate() {
-            if self.met & 1 << index == 0 && cell.met() {
-                self.met |= 1 << index;
-            }
-        }
-        let all = u64::MAX >> (64 - self.cells.len());
-        let done = if self.any { self.met != 0 } else { self.met == all };
-        done.then(|| self.met.trailing_zeros())
-    }
-}
 
 /// IOCTL: SEM_WAIT: sleeps until cells are met.
 ///
@@ -96,17 +39,8 @@ pub(super) fn wait(
     arg: &mut SemWait,
 ) -> Result {
     let asked = Wait::try_from(&*arg)?;
-    let place = UserPtr::from_addr(usize::try_from(asked.entries).map_err(|_| EFAULT)?);
-    let mut reader = UserSlice::new(place, asked.count * size_of::<SemWaitEntry>()).reader();
-    let mut cells = KVec::with_capacity(asked.count, GFP_KERNEL_ACCOUNT)?;
-    for _ in 0..asked.count {
-        let mut entry = SemWaitEntry::new_zeroed();
-        reader.read_slice(entry.as_mut_bytes())?;
-        let condition = Condition::try_from(&entry)?;
-        cells.push(Cell::new(&lookup, &condition)?, GFP_KERNEL_ACCOUNT)?;
-    }
-    let vm = asked.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
-    let mut progress = Progress { cells, met: 0, any: asked.any };
+    let mut progress = progress(lookup, &asked.entries)?;
+    let vm = asked.entries.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
     arg.index = match progress.look() {
         _ if asked.file => open(file, progress, vm)?,
         Some(index) => index,
@@ -115,15 +49,18 @@ pub(super) fn wait(
     Ok(())
 }
 
-/// Checks that a wait can go on. Called after the cells were read, so that a met condition counts first.
-fn ended(state: &State, vm: Option<&Vm>) -> Result {
-    if state.gone() {
-        Err(ENODEV)
-    } else if vm.is_some_and(|vm| vm.lost() || vm.ended()) {
-        Err(EIO)
-    } else {
-        Ok(())
+/// Reads the entries of a wait, of which none was looked at yet.
+fn progress(lookup: impl Fn(u32) -> Result<BoRef>, asked: &Entries) -> Result<Progress> {
+    let place = UserPtr::from_addr(usize::try_from(asked.address).map_err(|_| EFAULT)?);
+    let mut reader = UserSlice::new(place, asked.count * size_of::<SemWaitEntry>()).reader();
+    let mut cells = KVec::with_capacity(asked.count, GFP_KERNEL_ACCOUNT)?;
+    for _ in 0..asked.count {
+        let mut entry = SemWaitEntry::new_zeroed();
+        reader.read_slice(entry.as_mut_bytes())?;
+        let condition = Condition::try_from(&entry)?;
+        cells.push(Cell::new(&lookup, &condition)?, GFP_KERNEL_ACCOUNT)?;
     }
+    Ok(Progress::new(cells, asked.any))
 }
 
 fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i64) -> Result<u32> {
@@ -134,9 +71,7 @@ fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i
     }
     state.count(Count::Sleeps);
     let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
-    let thread = kernel::current!().pid();
-    let cells = progress.cells.iter().map(|cell| (cell.bucket, cell.about(thread)));
-    let _places = Places::enter(&state.sleepers, &waiter, cells)?;
+    let _places = Places::enter(&state.sleepers, waiter.clone(), progress.places())?;
     loop {
         if let Some(index) = progress.look() {
             return Ok(index);
@@ -151,17 +86,6 @@ fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i
                 (None, Interrupted::Signal) => Err(EINTR),
             };
         }
-    }
-}
-
-/// A file's reference to the sleepers.
-struct Shared(Arc<State>);
-
-impl Deref for Shared {
-    type Target = Sleepers;
-
-    fn deref(&self) -> &Sleepers {
-        &self.0.sleepers
     }
 }
 
@@ -180,7 +104,7 @@ struct WaitFile {
 struct Watch {
     progress: Progress,
     /// Its places in the lists. None once the wait is met: it needs no more signals.
-    places: Option<Places<Shared>>,
+    places: Option<Places<Lists>>,
 }
 
 impl Polled for WaitFile {
@@ -209,16 +133,14 @@ impl Polled for WaitFile {
 
 /// Makes a file for a wait. Returns its descriptor.
 fn open(file: &TallyFile, progress: Progress, vm: Option<Arc<Vm>>) -> Result<u32> {
-    let charge = Charge::take(file.account(), WAIT_FILE)?;
+    let charge = Charge::take(file.account(), WAIT)?;
     let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
-    let thread = kernel::current!().pid();
-    let cells = progress.cells.iter().map(|cell| (cell.bucket, cell.about(thread)));
     let state = file.state();
     // Entered before the first poll reads the cells.
-    let places = Some(Places::enter(Shared(state.clone()), &waiter, cells)?);
+    let places = Places::enter(Lists(state.clone()), waiter.clone(), progress.places())?;
     let about = KBox::pin_init(
         pin_init!(WaitFile {
-            watch <- new_mutex!(Watch { progress, places }),
+            watch <- new_mutex!(Watch { progress, places: Some(places) }),
             waiter,
             vm,
             _charge: charge,
@@ -232,6 +154,23 @@ fn open(file: &TallyFile, progress: Progress, vm: Option<Arc<Vm>>) -> Result<u32
     let number = descriptor.reserved_fd();
     descriptor.fd_install(opened);
     Ok(number)
+}
+
+/// IOCTL: SEM_NOTIFY: arms a wait that tells a target once, when it is over.
+pub(super) fn notify(
+    file: &TallyFile,
+    lookup: impl Fn(u32) -> Result<BoRef>,
+    arg: &SemNotify,
+) -> Result {
+    let Notify { entries, target } = Notify::try_from(arg)?;
+    let state = file.state();
+    let progress = progress(lookup, &entries)?;
+    let vm = entries.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
+    let target = match target {
+        NotifyTarget::Eventfd(number) => Target::Eventfd(Eventfd::get(number)?),
+    };
+    let charge = Charge::take(file.account(), WAIT)?;
+    file.notifier().arm(progress, vm, charge, target)
 }
 
 /// IOCTL: SEM_WAKE: the host wrote a cell, so its waiters look again.

@@ -8,7 +8,8 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::drm;
 use kernel::sync::aref::ARef;
-use kernel::workqueue::{DelayedWork, Work};
+use kernel::sync::Arc;
+use kernel::workqueue::{DelayedWork, HasWork, Work, WorkItem};
 
 /// A work item as C sees it.
 pub(crate) struct RawWork(*mut bindings::work_struct);
@@ -42,5 +43,21 @@ pub(crate) unsafe fn cancel<D: drm::Driver>(
     for _ in pending.into_iter().filter(|&pending| pending) {
         // SAFETY: a pending work owns a reference to its device, which is ours now.
         drop(unsafe { ARef::<drm::Device<D>>::from_raw(NonNull::from(dev)) });
+    }
+}
+
+/// Ends the pending or running work of `owner`: no code of it runs afterwards, unless it is queued again.
+/// Waits for it.
+pub(crate) fn cancel_shared<T, const ID: u64>(owner: &Arc<T>)
+where
+    T: HasWork<T, ID> + WorkItem<ID, Pointer = Arc<T>>,
+{
+    let place = Arc::as_ptr(owner).cast_mut();
+    // SAFETY: a live object; the pointers are only computed.
+    let work = unsafe { Work::raw_get(T::raw_get_work(place)) };
+    // SAFETY: the work is part of the live object.
+    if unsafe { bindings::cancel_work_sync(work) } {
+        // SAFETY: a pending work owns a reference to its object, made by `Arc::into_raw`, which is ours now.
+        drop(unsafe { Arc::from_raw(place) });
     }
 }

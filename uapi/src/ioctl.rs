@@ -39,6 +39,8 @@ pub enum Errno {
     Interrupted = 4,
     /// The VM is lost.
     Io = 5,
+    /// No such file descriptor.
+    BadFile = 9,
     /// Out of host memory.
     NoMemory = 12,
     /// The buffer is another client's, who shares it to be read only.
@@ -68,6 +70,7 @@ impl Errno {
             Self::NoEntry => "ENOENT",
             Self::Interrupted => "EINTR",
             Self::Io => "EIO",
+            Self::BadFile => "EBADF",
             Self::NoMemory => "ENOMEM",
             Self::Access => "EACCES",
             Self::Fault => "EFAULT",
@@ -87,6 +90,7 @@ impl Errno {
             2 => Self::NoEntry,
             4 => Self::Interrupted,
             5 => Self::Io,
+            9 => Self::BadFile,
             12 => Self::NoMemory,
             13 => Self::Access,
             14 => Self::Fault,
@@ -442,6 +446,34 @@ pub struct SemWaitEntry {
     pub value: u64,
 }
 
+/// SEM_NOTIFY: the kinds of targets, for [`SemNotify::kind`].
+pub mod notify_kind {
+    /// An eventfd, to which 1 is added.
+    pub const EVENTFD: u32 = 0;
+}
+
+/// SEM_NOTIFY: tells a target once when cells are met, or will not be. Since 0.3.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SemNotify {
+    /// User address of an array of [`SemWaitEntry`].
+    pub entries: u64,
+    /// Entries, 1 to [`SEM_WAIT_MAX_ENTRIES`].
+    pub count: u32,
+    /// ANY of [`sem_wait_flag`], or 0.
+    pub flags: u32,
+    /// A VM whose loss ends the wait, or 0.
+    pub vm_id: u32,
+    /// One of [`notify_kind`].
+    pub kind: u32,
+    /// The file descriptor of the eventfd.
+    pub target: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Zero.
+    pub point: u64,
+}
+
 /// SEM_WAKE: the host has written a cell; queues and hosts that wait for it look again.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -495,6 +527,7 @@ ioctls! {
     0x0a "SEM_WAIT" SemWait 32,
     0x0b "SEM_WAKE" SemWake 16,
     0x0c "VM_ORPHAN" VmOrphan 24,
+    0x0d "SEM_NOTIFY" SemNotify 40,
 }
 
 const _: () = {

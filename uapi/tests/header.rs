@@ -98,6 +98,7 @@ fn facts() -> Vec<(String, u64)> {
         QueueKick "drm_tally_queue_kick" { queue_id, pad }
         SemWait "drm_tally_sem_wait" { entries, count, flags, timeout_ns, vm_id, index }
         SemWaitEntry "drm_tally_sem_wait_entry" { handle, compare, offset, value }
+        SemNotify "drm_tally_sem_notify" { entries, count, flags, vm_id, kind, target, pad, point }
         SemWake "drm_tally_sem_wake" { handle, pad, offset }
         VmOrphan "drm_tally_vm_orphan" { vm_id, pad, address, size }
     }
@@ -110,11 +111,13 @@ fn facts() -> Vec<(String, u64)> {
         priority: HIGH NORMAL LOW;
         queue_state: IDLE RUNNING PARKED STOPPED;
         sem_wait_flag: ANY FILE;
+        notify_kind: EVENTFD;
     }
     requests! { facts,
         QUERY Query BO_CREATE BoCreate BO_INFO BoInfo VM_CREATE VmCreate VM_DESTROY VmDestroy
         VM_BIND VmBind QUEUE_CREATE QueueCreate QUEUE_DESTROY QueueDestroy QUEUE_QUERY QueueQuery
         QUEUE_KICK QueueKick SEM_WAIT SemWait SEM_WAKE SemWake VM_ORPHAN VmOrphan
+        SEM_NOTIFY SemNotify
     }
     variants! { facts,
         Compare: GreaterEqual "COMPARE_GREATER_EQUAL" Greater "COMPARE_GREATER"

@@ -131,7 +131,7 @@ fn bytes(kind: &str) -> u64 {
     };
     match base.split_once('[') {
         // syzkaller's own.
-        None if base == "drm_gem_handle" => 4,
+        None if base == "drm_gem_handle" || base == "fd_event" => 4,
         None if base == "vma64" => 8,
         Some(("ptr64", _)) => 8,
         Some(("const" | "flags" | "len" | "bytesize", rest)) => {

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, sem_wait_flag,
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
+    SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, sem_wait_flag,
 };
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
@@ -327,6 +327,9 @@ impl Client {
                 }
             })
             .collect();
+        if self.dice.below(4) == 0 {
+            return self.notify(&entries);
+        }
         let mut arg = SemWait {
             entries: entries.as_ptr().addr() as u64,
             count: count as u32,
@@ -346,6 +349,22 @@ impl Client {
             // SAFETY: one entry.
             unsafe { libc::poll(&mut poll, 1, 2) };
         }
+    }
+
+    /// Has an eventfd told, which is closed before.
+    fn notify(&mut self, entries: &[SemWaitEntry]) {
+        // SAFETY: takes numbers; the descriptor is ours.
+        let eventfd = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
+        let mut arg = SemNotify {
+            entries: entries.as_ptr().addr() as u64,
+            count: entries.len() as u32,
+            flags: self.dice.mostly32(self.dice.0 as u32 & sem_wait_flag::ANY),
+            vm_id: self.dice.pick(&self.shared.made().vms),
+            kind: self.dice.mostly32(0),
+            target: self.dice.mostly32(eventfd.as_raw_fd() as u32),
+            ..Default::default()
+        };
+        let _ = self.call(&mut arg);
     }
 
     /// Sends a buffer to the other file and back.

@@ -25,6 +25,7 @@ mod host;
 mod hostile;
 mod liars;
 mod life;
+mod notifies;
 mod polls;
 mod power;
 mod processes;
@@ -79,6 +80,10 @@ const TESTS: &[Test] = tests! {
         a_file_outlives_its_node
         a_destroyed_vm_fails_files pollers_and_producers_are_killed a_reset_fails_files
         an_unbound_driver_hangs_files_up files_of_waits_are_limited;
+    notifies: a_signal_tells_an_eventfd met_waits_tell_at_once every_wait_tells_once
+        signals_race_with_arming the_end_of_a_vm_tells the_end_of_a_file_tells
+        readers_and_producers_are_killed a_reset_tells the_end_of_the_device_tells
+        notifies_are_checked armed_waits_are_limited;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;

@@ -17,7 +17,7 @@ use crate::half::{Gone, device_file, is_pci};
 use crate::processes::process;
 
 /// In ms. It only ends tests that hang.
-const LIMIT: i32 = 120_000;
+pub const LIMIT: i32 = 120_000;
 
 fn owned(descriptor: u32) -> OwnedFd {
     // SAFETY: the ioctl has made it for us.
@@ -30,7 +30,7 @@ fn file(node: &Node, vm: u32, entries: &[SemWaitEntry], flags: u32) -> Result<Ow
 
 /// What poll says within `ms`. When that time is over, poll looks once more without having been woken,
 /// which counts only for no time at all.
-fn polled(file: &OwnedFd, ms: i32) -> i16 {
+pub fn polled(file: &OwnedFd, ms: i32) -> i16 {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: POLLIN, revents: 0 };
     let start = Instant::now();
     // SAFETY: one entry.
@@ -250,7 +250,7 @@ pub fn an_unbound_driver_hangs_files_up() {
     crate::queues::a_signal_arrives();
 }
 
-/// "EINVAL: … FILE with a time." "ENOSPC: more than 1,024 files of waits of a user"
+/// "EINVAL: … FILE with a time." "ENOSPC: more than 1,024 waits without a thread of a user"
 pub fn files_of_waits_are_limited() {
     let fixture = Fixture::new();
     let (handle, _memory) = fixture.memory(0, 1);
@@ -280,12 +280,12 @@ pub fn files_of_waits_are_limited() {
     };
     let mut files: Vec<_> = (0..1024).map(|index| ask(index).unwrap()).collect();
     assert_eq!(ask(0).err(), Some(libc::ENOSPC));
-    assert_eq!(counter("wait_files"), 1024);
+    assert_eq!(counter("waits"), 1024);
     files.truncate(1023);
     // The kernel closes files when the process returns from the call.
     eventually(|| ask(1).is_ok());
     drop(files);
-    assert_eq!((counter("asleep"), counter("wait_files")), (0, 0));
+    assert_eq!((counter("asleep"), counter("waits")), (0, 0));
     // SAFETY: a struct of ours.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
 }

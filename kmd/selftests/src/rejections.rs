@@ -3,8 +3,8 @@
 
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op, query,
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
+    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op, query,
 };
 
 use crate::Outcome;
@@ -33,7 +33,11 @@ pub fn must_be_zero() {
     assert_eq!(node.call(&mut QueueDestroy { queue_id: 99, pad: 1 }), no);
     assert_eq!(node.call(&mut QueueQuery { queue_id: 99, pad: 1, ..Default::default() }), no);
     assert_eq!(node.call(&mut QueueKick { queue_id: 99, pad: 1 }), no);
-    assert_eq!(wait(&node, 99, &[entry(99, 0, 0)], 2, 0).map(drop), no);
+    assert_eq!(wait(&node, 99, &[entry(99, 0, 0)], 4, 0).map(drop), no);
+    for (flags, pad) in [(2, 0), (0, 1)] {
+        let notify = SemNotify { vm_id: 99, count: 1, flags, pad, ..Default::default() };
+        assert_eq!(node.call(&mut notify.clone()), no);
+    }
     assert_eq!(node.call(&mut SemWake { handle: 99, pad: 1, offset: 0 }), no);
     assert_eq!(node.call(&mut SemWake { handle: 0, pad: 0, offset: 8 }), no);
     assert_eq!(node.call(&mut VmOrphan { vm_id: 99, pad: 1, address: start, size: 8 }), no);

@@ -22,6 +22,7 @@ extern "C" {
 #define DRM_TALLY_SEM_WAIT 0x0a
 #define DRM_TALLY_SEM_WAKE 0x0b
 #define DRM_TALLY_VM_ORPHAN 0x0c
+#define DRM_TALLY_SEM_NOTIFY 0x0d
 
 #define DRM_IOCTL_TALLY_QUERY \
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_QUERY, struct drm_tally_query)
@@ -49,6 +50,8 @@ extern "C" {
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_SEM_WAKE, struct drm_tally_sem_wake)
 #define DRM_IOCTL_TALLY_VM_ORPHAN \
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_VM_ORPHAN, struct drm_tally_vm_orphan)
+#define DRM_IOCTL_TALLY_SEM_NOTIFY \
+	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_SEM_NOTIFY, struct drm_tally_sem_notify)
 
 /**
  * enum drm_tally_compare - The unsigned comparison of a wait: the cell is
@@ -484,6 +487,39 @@ struct drm_tally_sem_wait_entry {
 	__u64 offset;
 	/** @value: Value to compare with. */
 	__u64 value;
+};
+
+/* SEM_NOTIFY: the kinds of targets, for drm_tally_sem_notify.kind. */
+
+/* An eventfd, to which 1 is added. */
+#define DRM_TALLY_NOTIFY_KIND_EVENTFD 0
+
+/**
+ * struct drm_tally_sem_notify - SEM_NOTIFY: tells a target once when cells
+ *    are met, or will not be.
+ *
+ * Since 0.3.
+ */
+struct drm_tally_sem_notify {
+	/**
+	 * @entries: User address of an array of struct
+	 * drm_tally_sem_wait_entry.
+	 */
+	__u64 entries;
+	/** @count: Entries, 1 to DRM_TALLY_SEM_WAIT_MAX_ENTRIES. */
+	__u32 count;
+	/** @flags: ANY of DRM_TALLY_SEM_WAIT_FLAG_*, or 0. */
+	__u32 flags;
+	/** @vm_id: A VM whose loss ends the wait, or 0. */
+	__u32 vm_id;
+	/** @kind: One of DRM_TALLY_NOTIFY_KIND_*. */
+	__u32 kind;
+	/** @target: The file descriptor of the eventfd. */
+	__u32 target;
+	/** @pad: Zero. */
+	__u32 pad;
+	/** @point: Zero. */
+	__u64 point;
 };
 
 /**

@@ -31,8 +31,8 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::{CELL_SIZE, waiters_index};
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op,
-    bo_flag, engine_capability, priority, query, queue_state,
+    QueueQuery, SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag,
+    bind_op, bo_flag, engine_capability, priority, query, queue_state,
 };
 use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
@@ -568,6 +568,11 @@ impl Ioctls for Embedded {
         let vm = window.as_deref().map(|window| (arg.vm_id, window));
         arg.index = self.sleepers.wait(&self.device, &cells, vm, arg.flags, arg.timeout_ns)?;
         Ok(())
+    }
+
+    unsafe fn sem_notify(&self, _: &SemNotify) -> Result {
+        // Its targets are objects of a kernel.
+        Err(Errno::NotSupported)
     }
 
     fn sem_wake(&self, arg: &SemWake) -> Result {

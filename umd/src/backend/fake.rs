@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op,
-    engine_capability, query,
+    QueueQuery, SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag,
+    bind_op, engine_capability, query,
 };
 use zerocopy::IntoBytes;
 
@@ -229,6 +229,10 @@ impl Ioctls for Fake {
     unsafe fn sem_wait(&self, _: &mut SemWait) -> Result {
         self.state().alive()?;
         Err(Errno::TimedOut)
+    }
+
+    unsafe fn sem_notify(&self, _: &SemNotify) -> Result {
+        Err(Errno::NotSupported)
     }
 
     fn sem_wake(&self, _: &SemWake) -> Result {

@@ -5,8 +5,8 @@
 use std::ptr::NonNull;
 
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
+    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
 /// The answer of an ioctl.
@@ -82,6 +82,12 @@ pub trait Ioctls {
     /// # Safety
     /// `arg.count` entries may be read at `arg.entries`.
     unsafe fn sem_wait(&self, arg: &mut SemWait) -> Result;
+
+    /// SEM_NOTIFY. `arg.entries` is the address of the entries in this process.
+    ///
+    /// # Safety
+    /// `arg.count` entries may be read at `arg.entries`.
+    unsafe fn sem_notify(&self, arg: &SemNotify) -> Result;
 
     /// SEM_WAKE.
     fn sem_wake(&self, arg: &SemWake) -> Result;

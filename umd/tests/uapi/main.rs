@@ -13,8 +13,8 @@ use tally_uapi::cell::Compare;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy,
-    QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
-    bind_flag, bind_op, engine_capability, query, queue_state, sem_wait_flag,
+    QueueKick, QueueQuery, SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy,
+    VmOrphan, bind_flag, bind_op, engine_capability, query, queue_state, sem_wait_flag,
 };
 use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
 
@@ -522,6 +522,34 @@ fn sem_wait_makes_files_for_event_loops() {
     assert_eq!(polled(), libc::POLLIN);
     let timed = fixture.wait(&[entry(handle, 0, 1)], sem_wait_flag::FILE, 1);
     assert_eq!(timed, Err(Errno::Invalid));
+}
+
+// SEM_NOTIFY: "adds 1 to the eventfd" "EOPNOTSUPP: the embedded lane."
+#[test]
+fn sem_notify_tells_an_eventfd() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    let cells = [entry(handle, 0, 1)];
+    // SAFETY: takes numbers.
+    let eventfd = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
+    let arg = SemNotify {
+        entries: cells.as_ptr().addr() as u64,
+        count: 1,
+        target: eventfd.as_raw_fd() as u32,
+        ..Default::default()
+    };
+    fixture.word(fixture.va(0)).store(1, Ordering::Release);
+    // SAFETY: one entry.
+    let told = unsafe { fixture.backend.sem_notify(&arg) };
+    if fixture.backend.lane() == "embedded" {
+        assert_eq!(told, Err(Errno::NotSupported));
+        return;
+    }
+    assert_eq!(told, Ok(()));
+    let mut count = 0u64;
+    // SAFETY: room for the number.
+    assert_eq!(unsafe { libc::read(eventfd.as_raw_fd(), (&raw mut count).cast(), 8) }, 8);
+    assert_eq!(count, 1);
 }
 
 #[test]
