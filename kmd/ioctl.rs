@@ -77,7 +77,7 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     },
     SemWake => |caller, arg| caller.gpu(|gpu| waits::wake(gpu, caller.lookup(), arg)),
     VmOrphan => |caller, arg| vms::orphan(&caller, arg),
-    SemNotify => |caller, arg| waits::notify(&caller.file(), caller.lookup(), arg),
+    SemNotify => |caller, arg| waits::notify(caller.drm_file, caller.lookup(), arg),
 };
 
 /// The core uses an ioctl's number within the driver as the index in the table.

@@ -350,6 +350,8 @@ pub(crate) struct Notify {
 pub(crate) enum NotifyTarget {
     /// An eventfd, by its descriptor.
     Eventfd(u32),
+    /// A point of a sync object, by its handle. Point 0: the sync object is binary.
+    Point(u32, u64),
 }
 
 impl TryFrom<&SemNotify> for Notify {
@@ -363,6 +365,7 @@ impl TryFrom<&SemNotify> for Notify {
                 zero(arg.point)?;
                 NotifyTarget::Eventfd(arg.target)
             }
+            notify_kind::SYNCOBJ => NotifyTarget::Point(arg.target, arg.point),
             _ => return Err(EINVAL),
         };
         let entries = Entries::new(arg.entries, arg.count, arg.flags, arg.vm_id)?;

@@ -5,6 +5,8 @@
  */
 
 #include <linux/cred.h>
+#include <linux/dma-fence-chain.h>
+#include <linux/dma-fence.h>
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
 #include <linux/dma-resv.h>
@@ -33,6 +35,7 @@
 #include <drm/drm_file.h>
 #include <drm/drm_gem.h>
 #include <drm/drm_gem_shmem_helper.h>
+#include <drm/drm_syncobj.h>
 #include <drm/drm_vma_manager.h>
 
 #include "shim.h"
@@ -498,7 +501,7 @@ struct file *tally_space_file(const struct file_operations *fops, void *data)
 
 	if (IS_ERR(inode))
 		return ERR_CAST(inode);
-	/* The flag is for the kernel's own anonymous inodes, which the kernel keeps from being executed. */
+	/* The flag is for the kernel's own anonymous inodes, which must not be executed. */
 	inode->i_flags &= ~S_ANON_INODE;
 	if (!try_module_get(fops->owner)) {
 		iput(inode);
@@ -520,7 +523,10 @@ void tally_space_zap(struct file *file, u64 start, u64 bytes)
 	unmap_mapping_range(file->f_mapping, start, bytes, 0);
 }
 
-/* An area that shows bound pages: by faults, without references to the pages, and in this process only. */
+/*
+ * An area that shows bound pages: by faults, without references to the pages, and in this process
+ * only.
+ */
 void tally_space_map(struct vm_area_struct *vma)
 {
 	vm_flags_set(vma, VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
@@ -611,7 +617,7 @@ struct page **tally_null_pages(struct tally_null *null)
 	return null->pages;
 }
 
-/* Allocates a page for an index. It fails rather than have the charged cgroup's processes killed. */
+/* Allocates a page for an index. It fails rather than have processes of the cgroup killed. */
 int tally_null_fill(struct tally_null *null, unsigned long index)
 {
 	struct mem_cgroup *before = set_active_memcg(null->payer);
@@ -638,4 +644,62 @@ void tally_null_free(struct tally_null *null)
 	}
 	mem_cgroup_put(null->payer);
 	kvfree(null);
+}
+
+/*
+ * A point of a sync object, and the memory that it takes to add a fence there. Point 0 is the fence
+ * of a binary sync object, which takes none.
+ */
+struct tally_point {
+	struct drm_syncobj *syncobj;
+	struct dma_fence_chain *chain;
+	u64 point;
+};
+
+struct tally_point *tally_point_new(struct drm_file *file, u32 handle, u64 point)
+{
+	struct tally_point *new = kzalloc_obj(*new, GFP_KERNEL_ACCOUNT);
+
+	if (!new)
+		return ERR_PTR(-ENOMEM);
+	new->point = point;
+	if (point) {
+		new->chain = dma_fence_chain_alloc();
+		if (!new->chain) {
+			kfree(new);
+			return ERR_PTR(-ENOMEM);
+		}
+	}
+	new->syncobj = drm_syncobj_find(file, handle);
+	if (!new->syncobj) {
+		dma_fence_chain_free(new->chain);
+		kfree(new);
+		return ERR_PTR(-ENOENT);
+	}
+	return new;
+}
+
+/*
+ * Adds a fence that has signalled. It carries no error: a timeline forgets the fences of points
+ * that have signalled, and with them their errors.
+ */
+void tally_point_signal(struct tally_point *at)
+{
+	struct dma_fence *fence = dma_fence_get_stub();
+
+	if (at->chain) {
+		drm_syncobj_add_point(at->syncobj, at->chain, fence, at->point);
+		/* The sync object owns it now. */
+		at->chain = NULL;
+	} else {
+		drm_syncobj_replace_fence(at->syncobj, fence);
+	}
+	dma_fence_put(fence);
+}
+
+void tally_point_free(struct tally_point *at)
+{
+	dma_fence_chain_free(at->chain);
+	drm_syncobj_put(at->syncobj);
+	kfree(at);
 }

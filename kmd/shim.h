@@ -14,6 +14,7 @@
 #include <drm/drm_gem.h>
 
 struct drm_device;
+struct drm_file;
 struct file_operations;
 struct pci_dev;
 
@@ -102,5 +103,11 @@ int tally_user_map(struct tally_user_pages *user, struct device *dev);
 struct sg_table *tally_user_table(struct tally_user_pages *user);
 struct page **tally_user_array(struct tally_user_pages *user);
 void tally_user_unpin(struct tally_user_pages *user);
+
+struct tally_point;
+
+struct tally_point *tally_point_new(struct drm_file *file, u32 handle, u64 point);
+void tally_point_signal(struct tally_point *at);
+void tally_point_free(struct tally_point *at);
 
 #endif /* _TALLY_SHIM_H_ */

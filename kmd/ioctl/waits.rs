@@ -4,6 +4,7 @@
 
 use core::sync::atomic::{fence, Ordering};
 
+use kernel::drm;
 use kernel::fs::file::{flags, FileDescriptorReservation};
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -22,7 +23,7 @@ use crate::gpu::Gpu;
 use crate::object::vm::Vm;
 use crate::progress::{ended, Cell, Lists, Progress};
 use crate::raw::poll::{self, Polled, Readiness};
-use crate::raw::target::{Eventfd, Target};
+use crate::raw::target::{Eventfd, Point, Target};
 use crate::raw::time::monotonic_ns;
 use crate::raw::wait::{Interrupted, Sleep, Waiter};
 use crate::request::{Condition, Entries, Notify, NotifyTarget, Wait, Wake};
@@ -158,16 +159,18 @@ fn open(file: &TallyFile, progress: Progress, vm: Option<Arc<Vm>>) -> Result<u32
 
 /// IOCTL: SEM_NOTIFY: arms a wait that tells a target once, when it is over.
 pub(super) fn notify(
-    file: &TallyFile,
+    drm_file: &drm::File<TallyFile>,
     lookup: impl Fn(u32) -> Result<BoRef>,
     arg: &SemNotify,
 ) -> Result {
+    let file = drm_file.inner();
     let Notify { entries, target } = Notify::try_from(arg)?;
     let state = file.state();
     let progress = progress(lookup, &entries)?;
     let vm = entries.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
     let target = match target {
         NotifyTarget::Eventfd(number) => Target::Eventfd(Eventfd::get(number)?),
+        NotifyTarget::Point(handle, at) => Target::Point(Point::new(drm_file, handle, at)?),
     };
     let charge = Charge::take(file.account(), WAIT)?;
     file.notifier().arm(progress, vm, charge, target)

@@ -150,6 +150,7 @@ impl<B> Tables<B> {
 /// - no import of foreign buffers and no dumb buffers: both would make bare C
 ///   objects, which `lookup_handle` would then take for one of our buffers;
 /// - fdinfo;
+/// - sync objects, whose ioctls are the DRM core's;
 /// - mmap of parts of buffers.
 ///
 /// It also asks for huge pages; without them buffers work, in smaller pages.
@@ -166,6 +167,9 @@ pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) 
     let driver = B::tables().driver.get_or(|| bindings::drm_driver {
         gem_prime_import_sg_table: None,
         dumb_create: None,
+        driver_features: original.driver_features
+            | bindings::drm_driver_feature_DRIVER_SYNCOBJ
+            | bindings::drm_driver_feature_DRIVER_SYNCOBJ_TIMELINE,
         show_fdinfo: Some(show_fdinfo::<B>),
         fops,
         ..*original

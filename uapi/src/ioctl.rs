@@ -450,6 +450,8 @@ pub struct SemWaitEntry {
 pub mod notify_kind {
     /// An eventfd, to which 1 is added.
     pub const EVENTFD: u32 = 0;
+    /// A DRM sync object, whose point gets a fence that has signalled.
+    pub const SYNCOBJ: u32 = 1;
 }
 
 /// SEM_NOTIFY: tells a target once when cells are met, or will not be. Since 0.3.
@@ -466,11 +468,11 @@ pub struct SemNotify {
     pub vm_id: u32,
     /// One of [`notify_kind`].
     pub kind: u32,
-    /// The file descriptor of the eventfd.
+    /// The file descriptor of the eventfd, or the handle of the sync object.
     pub target: u32,
     /// Zero.
     pub pad: u32,
-    /// Zero.
+    /// The point of a timeline. Zero for a binary sync object, and for an eventfd.
     pub point: u64,
 }
 

@@ -111,7 +111,7 @@ fn facts() -> Vec<(String, u64)> {
         priority: HIGH NORMAL LOW;
         queue_state: IDLE RUNNING PARKED STOPPED;
         sem_wait_flag: ANY FILE;
-        notify_kind: EVENTFD;
+        notify_kind: EVENTFD SYNCOBJ;
     }
     requests! { facts,
         QUERY Query BO_CREATE BoCreate BO_INFO BoInfo VM_CREATE VmCreate VM_DESTROY VmDestroy

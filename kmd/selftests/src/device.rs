@@ -28,7 +28,7 @@ pub const WINDOW_PAGES: u64 = 1 << 16;
 pub const FOREVER: i64 = i64::MAX;
 
 /// `_IOWR('d', number, struct)` of the DRM core.
-const fn core_request(number: u32, bytes: usize) -> u64 {
+pub const fn core_request(number: u32, bytes: usize) -> u64 {
     (3 << 30 | (bytes as u64) << 16) | (b'd' as u64) << 8 | number as u64
 }
 

@@ -351,7 +351,7 @@ impl Client {
         }
     }
 
-    /// Has an eventfd told, which is closed before.
+    /// Has an eventfd told, which is closed before, or a sync object, of which there are none.
     fn notify(&mut self, entries: &[SemWaitEntry]) {
         // SAFETY: takes numbers; the descriptor is ours.
         let eventfd = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
@@ -360,7 +360,8 @@ impl Client {
             count: entries.len() as u32,
             flags: self.dice.mostly32(self.dice.0 as u32 & sem_wait_flag::ANY),
             vm_id: self.dice.pick(&self.shared.made().vms),
-            kind: self.dice.mostly32(0),
+            kind: self.dice.mostly32(self.dice.0 as u32 >> 8 & 1),
+            point: self.dice.below(3),
             target: self.dice.mostly32(eventfd.as_raw_fd() as u32),
             ..Default::default()
         };

@@ -33,6 +33,7 @@ mod queues;
 mod rejections;
 mod resets;
 mod revocation;
+mod syncobjs;
 mod trouble;
 mod users;
 mod waits;
@@ -84,6 +85,10 @@ const TESTS: &[Test] = tests! {
         signals_race_with_arming the_end_of_a_vm_tells the_end_of_a_file_tells
         readers_and_producers_are_killed a_reset_tells the_end_of_the_device_tells
         notifies_are_checked armed_waits_are_limited;
+    syncobjs: the_driver_has_sync_objects a_signal_adds_a_point met_waits_add_their_point_at_once
+        binary_objects_give_sync_files points_race_with_signals ends_add_points_too
+        waiters_and_producers_are_killed a_reset_adds_points the_end_of_the_device_adds_points
+        fed_points_are_checked;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;

@@ -19,10 +19,10 @@ use crate::polls::{LIMIT, polled};
 use crate::processes::process;
 
 /// An eventfd, which counts how often it was told.
-struct Bell(OwnedFd);
+pub struct Bell(pub OwnedFd);
 
 impl Bell {
-    fn new() -> Self {
+    pub fn new() -> Self {
         // SAFETY: takes numbers.
         let number = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         assert!(number >= 0);
@@ -31,7 +31,7 @@ impl Bell {
     }
 
     /// How often it was told since the last call.
-    fn told(&self) -> u64 {
+    pub fn told(&self) -> u64 {
         let mut count = 0u64;
         // SAFETY: room for the number.
         let read = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
@@ -39,7 +39,7 @@ impl Bell {
     }
 
     /// As [`Self::told`], once there is something.
-    fn wait(&self) -> u64 {
+    pub fn wait(&self) -> u64 {
         assert_eq!(polled(&self.0, LIMIT), POLLIN);
         self.told()
     }
@@ -67,7 +67,7 @@ fn notify(
     node.call(&mut SemNotify { flags, ..request(vm, entries, to.0.as_raw_fd()) })
 }
 
-fn wake(node: &Node, handle: u32, offset: u64) {
+pub fn wake(node: &Node, handle: u32, offset: u64) {
     node.call(&mut SemWake { handle, pad: 0, offset }).unwrap();
 }
 

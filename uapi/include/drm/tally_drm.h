@@ -493,6 +493,8 @@ struct drm_tally_sem_wait_entry {
 
 /* An eventfd, to which 1 is added. */
 #define DRM_TALLY_NOTIFY_KIND_EVENTFD 0
+/* A DRM sync object, whose point gets a fence that has signalled. */
+#define DRM_TALLY_NOTIFY_KIND_SYNCOBJ 1
 
 /**
  * struct drm_tally_sem_notify - SEM_NOTIFY: tells a target once when cells
@@ -514,11 +516,17 @@ struct drm_tally_sem_notify {
 	__u32 vm_id;
 	/** @kind: One of DRM_TALLY_NOTIFY_KIND_*. */
 	__u32 kind;
-	/** @target: The file descriptor of the eventfd. */
+	/**
+	 * @target: The file descriptor of the eventfd, or the handle of the
+	 * sync object.
+	 */
 	__u32 target;
 	/** @pad: Zero. */
 	__u32 pad;
-	/** @point: Zero. */
+	/**
+	 * @point: The point of a timeline. Zero for a binary sync object,
+	 * and for an eventfd.
+	 */
 	__u64 point;
 };
 
