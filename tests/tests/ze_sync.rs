@@ -303,22 +303,24 @@ fn a_system_barrier_publishes_what_the_host_wrote() {
 /// before hKernel2 begins".
 #[test]
 fn events_and_barriers_order_an_out_of_order_list() {
+    // The first copy is long and ends with the word that the second one reads, which would be there first.
+    const SIZE: usize = 1 << 18;
     let gpu = Gpu::new();
-    let memory = gpu.host::<u32>(3);
+    let memory = gpu.host::<u32>(2 * SIZE + 1);
     let list = gpu.immediate(0, false);
     let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
     let event = pool.event(0);
     for round in 1..300 {
-        list.set((&memory, 0), round, Some(&event), &[]);
-        list.copy((&memory, 1), (&memory, 0), 1, None, &[&event]);
+        list.set((&memory, SIZE - 1), round, Some(&event), &[]);
+        list.copy((&memory, SIZE), (&memory, 0), SIZE, None, &[&event]);
         list.barrier(None, &[]);
-        list.copy((&memory, 2), (&memory, 1), 1, None, &[]);
+        list.copy((&memory, 2 * SIZE), (&memory, 2 * SIZE - 1), 1, None, &[]);
         list.barrier(None, &[]);
         list.reset_event(&event);
         list.barrier(None, &[]);
         if round % 10 == 0 {
             list.synchronize();
-            assert_eq!(memory.to_vec(), [round; 3]);
+            assert_eq!([SIZE, 2 * SIZE, 2 * SIZE + 1].map(|end| memory.get(end - 1)), [round; 3]);
         }
     }
     list.synchronize();
