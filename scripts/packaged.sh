@@ -50,52 +50,22 @@ build_packaged() {
         cargo build --locked --release -p tally-umd -p tally-compiler -p tally-gpu)
 }
 
-# The loader that packages carry, as Debian's archive of sources has it.
-readonly loader_version=1.32.0
-readonly loader_tag=https://github.com/oneapi-src/level-zero/archive/refs/tags/v$loader_version.tar.gz
+# The loader that packages carry, in the checkout: distributions keep a release's source only as long as they
+# offer that release, and a build of packages needs nothing else that is not a package (packaged.d/README.md).
+readonly loader_source=$root/scripts/packaged.d/level-zero_1.32.0.orig.tar.gz
 readonly loader_sum=b658d3be89b2ea3c5e6b3214592acb58a4875e738184b1a4cc7e9cf878b5f7b9
-
-# fetch_file URL FILE
-fetch_file() {
-    python3 - "$1" >"$2.partial" <<'PY' && mv "$2.partial" "$2"
-import sys
-import urllib.request
-
-try:
-    sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=60).read())
-except OSError as error:
-    sys.exit(f"{sys.argv[1]}: {error}")
-PY
-}
-
-# loader_source: sets `source` to the archive of the loader's source. Debian's archive keeps it as long as the
-# release is in unstable; it is the file of the authors' tag.
-loader_source() {
-    local name=level-zero_$loader_version.orig.tar.gz work
-    source=${TALLY_LOADER_SOURCE:-$cache/sources/$name}
-    if [ ! -f "$source" ]; then
-        work=$(mktemp -d)
-        progress_start "fetching the loader's source"
-        fetch_release "$work" sid level-zero "$loader_version" "$cache/sources" >&2 ||
-            fetch_file "$loader_tag" "$source" >&2 ||
-            die "there is no $name: let TALLY_LOADER_SOURCE name that file, or that of $loader_tag"
-        progress_stop
-        rm -rf "$work"
-    fi
-    sha256sum --status -c <<<"$loader_sum  $source" || die "$source is not the release that scripts/packaged.sh names"
-}
 
 # build_loader: the loader and its layers, in $packaged/loader/lib; their headers and licence in
 # $packaged/loader/source. The C++ library is inside and stays out of the program's sight.
 build_loader() {
-    local source folder=$packaged/loader
+    local folder=$packaged/loader
     if [ "$(cat "$folder/built" 2>/dev/null)" = "$loader_sum" ]; then
         return
     fi
-    loader_source
+    sha256sum --status -c <<<"$loader_sum  $loader_source" || die "$loader_source is not whole"
     rm -rf "$folder"
     mkdir -p "$folder/source"
-    tar -xf "$source" -C "$folder/source" --strip-components=1
+    tar -xf "$loader_source" -C "$folder/source" --strip-components=1
     # Without Git, since the loader would take the checkout around it for its own.
     cmake -S "$folder/source" -B "$folder/build" -Wno-dev -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON -DCMAKE_LIBRARY_OUTPUT_DIRECTORY="$folder/lib" \

@@ -64,15 +64,3 @@ unpack_closure() {
     # shellcheck disable=SC2086 # names have no spaces
     unpack_packages "$apt_root" "$apt_into" $apt_names
 }
-
-# fetch_release APT_ROOT SUITE NAME VERSION FOLDER: the archive NAME_VERSION.orig.tar.gz, which Debian
-# keeps of a release's source as its authors made it.
-fetch_release() {
-    apt_root=$1
-    mkdir -p "$apt_root/lists/partial" "$5"
-    : >"$apt_root/status"
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(debian_archive) $2 main" \
-        >"$apt_root/sources.list"
-    in_apt_root "$apt_root" apt-get -o APT::Update::Error-Mode=any update
-    (cd "$5" && in_apt_root "$apt_root" apt-get --tar-only --download-only source "$3=$4-1")
-}
