@@ -168,7 +168,7 @@ pub struct DeviceInfo {
     pub max_queues: u32,
 }
 
-/// What an engine class can do: bits of [`EngineInfo::capabilities`].
+/// The capabilities of an engine class: bits of [`EngineInfo::capabilities`].
 pub mod engine_capability {
     /// DISPATCH.
     pub const COMPUTE: u32 = 1 << 0;

@@ -15,7 +15,7 @@ use tally_uapi::ioctl::*;
 
 const HEADER: &str = include_str!("../include/drm/tally_drm.h");
 
-/// What the header takes from the kernel's `drm.h`, which not every machine has.
+/// The part of the kernel's `drm.h` that the header needs, since not every machine has that file.
 const DRM: &str = "\
 #include <linux/types.h>
 #include <asm/ioctl.h>

@@ -16,7 +16,7 @@ const NUMBERS: &str = include_str!("../../fuzz/syzkaller/dev_tally.txt.const");
 const OUT: [&str; 2] = ["engine_capability", "queue_state"];
 const ALL: &str = "ALL";
 
-/// What is known of a field on either side.
+/// The properties of a field that both sides describe.
 #[derive(Debug, PartialEq, Eq)]
 struct Field {
     name: String,

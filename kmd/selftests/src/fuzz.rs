@@ -2,9 +2,9 @@
 //! Random ioctls: structs that are mostly right, in any order, by several threads on the same file
 //! and by several processes, with failing allocations where the kernel can inject them.
 //!
-//! What must not happen shows in the kernel's log, not here. Here is counted what
-//! was reached: every ioctl's success, every error, and how much of the module where
-//! the kernel can tell.
+//! Failures of the module show in the kernel's log, not here. This counts the outcomes
+//! that were reached: every ioctl's success, every error, and the module's coverage on
+//! kernels that can measure it.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ use tally_uapi::queue::QueueControl;
 use crate::coverage;
 use crate::device::{Mapped, Node, PAGE, in_ms};
 
-/// Numbers that look random and can be had again.
+/// A reproducible sequence of pseudo-random numbers.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -34,12 +34,12 @@ impl Dice {
         self.0
     }
 
-    /// Less than `n`.
+    /// A number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// Mostly `good`, sometimes anything.
+    /// Mostly `good`, sometimes any number.
     fn mostly(&mut self, good: u64) -> u64 {
         match self.below(24) {
             0 => self.next(),
@@ -53,7 +53,7 @@ impl Dice {
         self.mostly(u64::from(good)) as u32
     }
 
-    /// One of those that were made, or a wrong one.
+    /// One of the objects that were made, or a wrong number.
     fn pick(&mut self, made: &[u32]) -> u32 {
         match made.len() as u64 {
             0 => self.below(3) as u32,
@@ -65,10 +65,10 @@ impl Dice {
     }
 }
 
-/// How often an ioctl answered what.
+/// Number of calls by ioctl and error.
 type Counts = BTreeMap<(&'static str, i32), u64>;
 
-/// What was made through a file, by any thread.
+/// The objects that were made through a file, by any thread.
 #[derive(Default)]
 struct Made {
     buffers: Vec<u32>,
@@ -95,9 +95,9 @@ impl Shared {
             unsafe { libc::mmap(std::ptr::null_mut(), ROOM as usize, access, flags, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED);
         let memory = memory.addr() as u64;
-        // A range that begins in it and goes on behind would be of memory that the program needs.
+        // Otherwise a range that begins in it and continues after it could include memory that the program needs.
         let guard = (memory + MAPPED * PAGE) as *mut libc::c_void;
-        // SAFETY: of the own mapping.
+        // SAFETY: a part of our own mapping.
         assert_eq!(unsafe { libc::mprotect(guard, PAGE as usize, libc::PROT_NONE) }, 0);
         Self { node: Node::await_one(), other: Node::await_one(), made: Mutex::default(), memory }
     }
@@ -109,7 +109,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the own mapping; nothing refers to it but the device, whose pages stay.
+        // SAFETY: our own mapping; only the device refers to it, and its pages stay pinned.
         unsafe { libc::munmap(self.memory as *mut libc::c_void, ROOM as usize) };
     }
 }
@@ -124,13 +124,13 @@ struct Client {
 
 const START: u64 = 0x30_0000_0000;
 const PAGES: u64 = 64;
-/// Pages that are mapped from the beginning.
+/// Pages that are mapped at the start.
 const MAPPED: u64 = 16;
-/// Bytes of ordinary memory, and of a page behind it that is none.
+/// Bytes of ordinary memory and of the inaccessible page after it.
 const ROOM: u64 = (MAPPED + 1) * PAGE;
 
 impl Client {
-    /// For the thread that calls this.
+    /// A client for the calling thread.
     fn new(seed: u64, shared: &Arc<Shared>) -> Self {
         let fail = OpenOptions::new().write(true).open("/proc/thread-self/fail-nth");
         let mut client = Self {
@@ -143,7 +143,7 @@ impl Client {
         client
     }
 
-    /// A VM with memory at its start, so that chance finds something that works.
+    /// Makes a VM with memory at its start, so that random calls find something that works.
     fn set_up(&mut self) {
         let mut vm = VmCreate { start: START, size: PAGES * PAGE, ..Default::default() };
         let mut buffer = BoCreate { size: MAPPED * PAGE, ..Default::default() };
@@ -165,7 +165,7 @@ impl Client {
         if self.dice.below(8) == 0 {
             let nth = 1 + self.dice.below(30);
             if let Some(fail) = &mut self.fail {
-                // Without the right to inject nothing fails.
+                // Without the right to inject failures, nothing fails.
                 let _ = fail.write_all(nth.to_string().as_bytes());
             }
         }
@@ -242,7 +242,7 @@ impl Client {
                 let good = room.as_mut_ptr().addr() as u64;
                 let what = self.dice.below(5) as u32;
                 let size = self.dice.mostly32(8192).min(8192);
-                // Not anywhere: the kernel would write there.
+                // Never a random address: the kernel would write there.
                 let data = [good, 0, 8][self.dice.below(3) as usize];
                 let reserved = self.dice.mostly(0);
                 let _ = self.call(&mut Query { what, size, data, reserved });
@@ -381,7 +381,7 @@ impl Client {
         let _ = node.import(fd.as_raw_fd());
     }
 
-    /// Writes what the device may take for packets, or for a control page.
+    /// Writes data that the device may read as packets, or as a control page.
     fn scribble(&mut self) {
         let mapped = {
             let made = self.shared.made();
@@ -407,31 +407,31 @@ impl Client {
     }
 }
 
-/// Lets allocations that may sleep fail where a client asks for it. By default only others do.
+/// Lets allocations that may sleep fail where a client asks for it. By default only those that may not sleep do.
 pub fn may_fail() {
     for (kind, setting, value) in [
         ("failslab", "ignore-gfp-wait", "N"),
         ("fail_page_alloc", "ignore-gfp-wait", "N"),
         ("fail_page_alloc", "ignore-gfp-highmem", "N"),
         ("fail_page_alloc", "min-order", "0"),
-        // Each failure would be a page of the log.
+        // Each failure would print a page to the log.
         ("failslab", "verbose", "0"),
         ("fail_page_alloc", "verbose", "0"),
         ("fail_usercopy", "verbose", "0"),
     ] {
-        // A kernel without them fails nothing.
+        // A kernel without fault injection has no such files, and nothing fails.
         let _ = std::fs::write(format!("/sys/kernel/debug/{kind}/{setting}"), value);
     }
 }
 
-/// Some random calls, of a file of its own.
+/// Makes some random calls, on a file of its own.
 pub fn some_calls(seed: u64) {
     let mut client = Client::new(seed, &Arc::new(Shared::new()));
     (0..300).for_each(|_| client.step());
 }
 
-/// Runs `processes` clients of `threads` threads for `time`, and prints what they reached. With
-/// `trouble` what happens around clients happens meanwhile.
+/// Runs `processes` clients of `threads` threads for `time`, and prints the outcomes that they reached. With
+/// `trouble`, the events of `trouble.rs` happen meanwhile.
 pub fn run(seed: u64, processes: u64, threads: u64, time: Duration, trouble: bool) {
     println!(
         "# fuzz: seed {seed}, {processes} processes of {threads} threads, {} s",
@@ -463,7 +463,7 @@ fn start(seed: u64, index: u64, threads: u64, end: Instant) -> libc::pid_t {
     let mut counts = Counts::new();
     let mut round = 0;
     while Instant::now() < end {
-        // A new file now and then: closing one is part of the test, and what its threads have left.
+        // A new file now and then: closing one, with all that its threads have left, is part of the test.
         let seed = seed.wrapping_mul(0x9e37_79b9) + index * 1_000_003 + round;
         for (key, count) in race(seed, threads) {
             *counts.entry(key).or_default() += count;

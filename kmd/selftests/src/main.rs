@@ -38,7 +38,7 @@ mod trouble;
 mod users;
 mod waits;
 
-/// What a test ends with, if it does not panic.
+/// The outcome of a test that does not panic.
 enum Outcome {
     Passed,
     Skipped(&'static str),

@@ -16,7 +16,7 @@ use crate::device::{Fixture, Node, counter, entry, eventually, nobody_is_left, w
 use crate::half::{Gone, device_file, is_pci};
 use crate::processes::process;
 
-/// In ms. It only ends tests that hang.
+/// Time limit in ms, which only ends tests that hang.
 pub const LIMIT: i32 = 120_000;
 
 fn owned(descriptor: u32) -> OwnedFd {
@@ -28,8 +28,8 @@ fn file(node: &Node, vm: u32, entries: &[SemWaitEntry], flags: u32) -> Result<Ow
     wait(node, vm, entries, flags | sem_wait_flag::FILE, 0).map(owned)
 }
 
-/// What poll says within `ms`. When that time is over, poll looks once more without having been woken,
-/// which counts only for no time at all.
+/// The result of poll within `ms` ms. At the end of its time poll looks once more without having been woken,
+/// so running into a positive limit is a failure.
 pub fn polled(file: &OwnedFd, ms: i32) -> i16 {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: POLLIN, revents: 0 };
     let start = Instant::now();
@@ -57,7 +57,7 @@ pub fn a_signal_makes_a_file_readable() {
             queue.push(queue.signal(0, value));
             assert_eq!(poller.join().unwrap(), POLLIN);
         });
-        // No signal concerns it any more.
+        // The file is in no list of sleepers any more.
         assert_eq!(counter("asleep"), 0);
         queue.word(0).store(value - 1, Release);
         assert_eq!(polled(&file, 0), POLLIN);
@@ -65,7 +65,7 @@ pub fn a_signal_makes_a_file_readable() {
     }
 }
 
-/// "from then on": for all pollers, also for one that slept before another one saw it.
+/// "from then on": for all pollers, including one that slept before another one saw it.
 pub fn all_pollers_learn_of_it() {
     let fixture = Fixture::new();
     let (handle, memory) = fixture.memory(0, 1);
@@ -78,7 +78,7 @@ pub fn all_pollers_learn_of_it() {
             polled(&file, LIMIT)
         });
         eventually(|| number.load(Acquire) != 0 && sleeps_in(&number, libc::SYS_poll));
-        // No SEM_WAKE yet. Once the wait is met, a signal does not look for the file any more.
+        // No SEM_WAKE so far. Once the wait is met, a signal does not look for the file any more.
         memory.word(0).store(1, Release);
         assert_eq!(polled(&file, 0), POLLIN);
         assert_eq!(counter("asleep"), 0);
@@ -155,7 +155,7 @@ pub fn a_file_outlives_its_node() {
     let memory = other.node.map(imported, libc::PROT_READ | libc::PROT_WRITE).unwrap();
     memory.word(0).store(1, Release);
     wake(&other.node, imported, 0);
-    // What is met counts, also for a wait that failed before.
+    // A condition that is met counts, even for a wait that failed before.
     assert_eq!(files.each_ref().map(|file| polled(file, LIMIT)), [POLLIN; 2]);
     drop((files, memory, fd));
     drop(other);
@@ -174,7 +174,7 @@ pub fn a_destroyed_vm_fails_files() {
     });
 }
 
-/// A process that polls is killed, and so is one that would have signalled: the poller learns of it.
+/// A process that polls is killed, and so is a process that would have signalled: the poller notices.
 pub fn pollers_and_producers_are_killed() {
     nobody_is_left();
     let mut pipe = [0; 2];
@@ -207,7 +207,7 @@ pub fn pollers_and_producers_are_killed() {
     nobody_is_left();
 }
 
-/// A reset fails the files that name a VM. Others go on, also with the device as it is afterwards.
+/// A reset fails the files that name a VM. Other files keep working, also with the device after the reset.
 pub fn a_reset_fails_files() -> Outcome {
     if !is_pci() {
         return Outcome::Skipped("only PCI resets devices");

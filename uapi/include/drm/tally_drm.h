@@ -204,7 +204,10 @@ struct drm_tally_device_info {
 	__u32 max_queues;
 };
 
-/* What an engine class can do: bits of drm_tally_engine_info.capabilities. */
+/*
+ * The capabilities of an engine class: bits of
+ * drm_tally_engine_info.capabilities.
+ */
 
 /* DISPATCH. */
 #define DRM_TALLY_ENGINE_CAPABILITY_COMPUTE (1 << 0)

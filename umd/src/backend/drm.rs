@@ -31,7 +31,7 @@ use watches::Watches;
 /// Opens the first render node of a Tally device.
 ///
 /// # Errors
-/// What is missing, as a sentence.
+/// A sentence that names the missing requirement.
 pub fn open() -> std::result::Result<Arc<dyn Backend>, String> {
     let node = Arc::new(node::find()?);
     Ok(Arc::new(Drm { node, handles: Mutex::default(), watches: Watches::default() }))
@@ -169,7 +169,7 @@ impl Ioctls for Drm {
 
     unsafe fn vm_bind(&self, arg: &VmBind) -> Result {
         // SAFETY: the process's own mappings stay as they are; MAP_USERPTR reads its page table only.
-        // What the device does with the memory is what the caller answers for.
+        // The caller is responsible for the device's accesses to the memory.
         unsafe { self.node.call(&mut { *arg }) }
     }
 

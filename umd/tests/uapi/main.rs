@@ -88,7 +88,7 @@ fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
     assert_eq!(create(PAGE, 2), Err(Errno::Invalid));
     assert_eq!(create(memory + PAGE, 0), Err(Errno::NoSpace));
     assert_eq!(create(u64::MAX - 4095, 0), Err(Errno::NoSpace));
-    // Where the tests share a device, what the one before has left is there until the device has answered.
+    // If the tests share a device, memory of the previous test is in use until the device has answered.
     eventually(|| {
         let mut all = BoCreate { size: memory, ..Default::default() };
         backend.bo_create(&mut all).is_ok_and(|()| backend.bo_close(all.handle).is_ok())
@@ -303,7 +303,7 @@ fn user_memory_and_null_memory_are_bound() {
         ..Default::default()
     };
     fixture.bind(null).unwrap();
-    // Where the device uses the process's page table, the host finds the zeros too.
+    // If the device uses the process's page table, the host sees the zeros too.
     if fixture.backend.sees_process() {
         assert_eq!(fixture.word(fixture.va(1)).load(Ordering::Relaxed), 0);
         fixture.word(fixture.va(1)).store(1, Ordering::Relaxed);
