@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use tally_compiler_protocol::checks::Checks;
 use tally_compiler_protocol::{
-    Access, ArgInfo, ArgKind, Export, ForeignGlobal, GlobalInfo, ImageKind, Import, KernelCode,
-    KernelInfo, ModuleInfo, Reloc, TargetCpu,
+    Access, ArgInfo, ArgKind, Export, ForeignGlobal, Form, GlobalInfo, ImageKind, Import,
+    KernelCode, KernelInfo, ModuleInfo, Reloc, TargetCpu,
 };
 
 use crate::check::Unlinked;
@@ -80,7 +80,7 @@ fn foreign_global(module: &Module, id: GlobalId) -> ForeignGlobal {
     ForeignGlobal { object: object as u32, global: before.count() as u32 }
 }
 
-/// Generates the code of a kernel, as wide as is good for the processor.
+/// Generates the code of a kernel, as wide as is good for the processor, for all groups.
 ///
 /// # Errors
 /// A log. After the checks only limits and faults of the compiler are left.
@@ -102,6 +102,36 @@ pub fn kernel_code(
         };
         code_of(module, kernel, target, options, lanes, widened)
     })
+}
+
+/// As [`kernel_code`], in one form, which takes less time where there are two. Code with debug
+/// information, and code that checks, is one piece for all groups.
+///
+/// # Errors
+/// Those of [`kernel_code`], and if the kernel does not have the form.
+pub fn kernel_code_in(
+    module: &Module,
+    kernel: &Kernel,
+    target: &TargetCpu,
+    options: Options,
+    form: Form,
+) -> Result<KernelCode, String> {
+    let lanes = widen::lanes(kernel);
+    let one_piece = options.debug || options.checks.any() || options.level == Level::None;
+    if one_piece && form == Form::Usual {
+        return kernel_code(module, kernel, target, options);
+    }
+    let refused =
+        |why: &dyn std::fmt::Display| format!("kernel {:?} has no such form: {why}", kernel.name);
+    if one_piece {
+        return Err(refused(&"it is one piece"));
+    }
+    let twice = options.level == Level::Full && llvm::has_long_vectors(target);
+    let widened = widen::widen_in(module, kernel, lanes, twice, form);
+    if let (Err(why), Form::Uneven) = (&widened, form) {
+        return Err(refused(why));
+    }
+    code_of(module, kernel, target, options, lanes, widened)
 }
 
 /// Generates the code of a kernel with vectors of so many items, or with one item at a time if it
@@ -168,7 +198,8 @@ fn code_of(
             &format!("{before}without optimisation: it is {mib} MiB of LLVM's assembly language");
     }
     let code = lowered_code(module, lowered, target, level).map_err(|error| log(&*error))?;
-    Ok(KernelCode { remark, ..code })
+    let uneven = widened.and_then(|widened| widened.left_out);
+    Ok(KernelCode { remark, uneven, ..code })
 }
 
 /// The optimisation level for a kernel of `bytes` bytes of LLVM's assembly language: `level`, or none
@@ -202,6 +233,7 @@ pub fn lowered_code(
         remark: String::new(),
         debug: blob.debug,
         sites: None,
+        uneven: None,
     })
 }
 

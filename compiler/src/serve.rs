@@ -2,8 +2,8 @@
 //! The compiler process: builds what arrives on its standard input.
 //!
 //! One thread reads requests, and one for each processor works on them. A caller waits for the front
-//! end of a module, and for a kernel that is needed; the other kernels are generated when there is
-//! nothing else to do. A panic in a build is a failed build. What a panic can't catch, a crash in
+//! end of a module, and for code that is needed; the usual code of the other kernels is generated when
+//! there is nothing else to do. A panic in a build is a failed build. What a panic can't catch, a crash in
 //! LLVM or a limit of time or memory, ends the process; the driver then says so and starts another.
 
 mod confine;
@@ -20,7 +20,8 @@ use std::thread;
 
 use tally_compiler_protocol::frame::{self, FrameError};
 use tally_compiler_protocol::{
-    BuildFailure, KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source, TargetCpu,
+    BuildFailure, CodeId, KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source,
+    TargetCpu,
 };
 
 use crate::codegen::Options;
@@ -111,7 +112,7 @@ impl Server {
     fn accept(&self, request: Request) {
         match request {
             Request::Build { module, source } => self.queue.push_front_end(module, source),
-            Request::Need { module, kernel } => self.queue.need(module, kernel),
+            Request::Need { module, code } => self.queue.need(module, code),
             Request::Release { module } => self.queue.release(module),
         }
     }
@@ -122,15 +123,15 @@ impl Server {
         loop {
             let job = self.queue.take();
             limits::allow_time();
-            let (module, kernel) = job.names();
+            let (module, code) = job.names();
             // Should the process die, the driver knows what it worked on.
-            self.reply(&Reply::Begun { module, kernel }, |_| Reply::Begun { module, kernel });
+            self.reply(&Reply::Begun { module, code }, |_| Reply::Begun { module, code });
             match job {
                 Job::FrontEnd { module, source } => self.front_end(module, source),
-                Job::Code { module, kernel, built } => {
-                    let result = caught(|| code(&built, kernel));
-                    let reply = Reply::Code { module, kernel, result };
-                    self.reply(&reply, |log| Reply::Code { module, kernel, result: Err(log) });
+                Job::Code { module, code, built } => {
+                    let result = caught(|| generate(&built, code));
+                    let reply = Reply::Code { module, code, result };
+                    self.reply(&reply, |log| Reply::Code { module, code, result: Err(log) });
                 }
             }
         }
@@ -196,12 +197,12 @@ fn build(source: Source) -> Result<(ModuleInfo, Module, String), String> {
     Ok((codegen::module_info(&module, &unlinked), module, warnings))
 }
 
-fn code(built: &Built, kernel: u32) -> Result<KernelCode, String> {
-    let info = built.ir.kernels.get(kernel as usize).ok_or("there is no such kernel")?;
+fn generate(built: &Built, code: CodeId) -> Result<KernelCode, String> {
+    let kernel = built.ir.kernels.get(code.kernel as usize).ok_or("there is no such kernel")?;
     if !built.imports.is_empty() {
         return Err(format!("the module is not linked: it needs {}", built.imports.join(", ")));
     }
-    codegen::kernel_code(&built.ir, info, &built.target, built.options)
+    codegen::kernel_code_in(&built.ir, kernel, &built.target, built.options, code.form)
 }
 
 /// Runs a build; a panic in it becomes a log.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tally_compiler_protocol::TargetCpu;
+use tally_compiler_protocol::{Form, TargetCpu};
 
 use crate::ir::{Kernel, Module};
 use crate::llvm::{Level, Output};
@@ -26,24 +26,27 @@ pub fn report(bytes: &[u8], target: &TargetCpu) -> Result<String, String> {
     let mut text = steps.text("the module");
     for kernel in &module.kernels {
         let mut steps = Steps::default();
-        build(&module, kernel, target, &mut steps)?;
+        let has_other = build(&module, kernel, target, Form::Usual, &mut steps)?;
         text += &steps.text(&format!("kernel {:?}", kernel.name));
+        if has_other {
+            let mut steps = Steps::default();
+            build(&module, kernel, target, Form::Uneven, &mut steps)?;
+            text += &steps.text("the same for uneven rows, when a launch has some");
+        }
     }
     Ok(text)
 }
 
-/// Does what [`crate::codegen::kernel_code`] does.
+/// Does what [`crate::codegen::kernel_code_in`] does. Whether there is another form.
 fn build(
     module: &Module,
     kernel: &Kernel,
     target: &TargetCpu,
+    form: Form,
     steps: &mut Steps,
-) -> Result<(), String> {
-    let lanes = widen::lanes(kernel);
-    let widened = steps.time("widen", || match llvm::has_long_vectors(target) {
-        true => widen::widen_twice(module, kernel, lanes),
-        false => widen::widen(module, kernel, lanes),
-    });
+) -> Result<bool, String> {
+    let (lanes, twice) = (widen::lanes(kernel), llvm::has_long_vectors(target));
+    let widened = steps.time("widen", || widen::widen_in(module, kernel, lanes, twice, form));
     if let Some((mut part, mut function)) = optimise::inlined(module, kernel, widen::MAX_WEIGHT) {
         for pass in optimise::passes() {
             let what = format!("of that, once more: {}", pass.name());
@@ -75,10 +78,13 @@ fn build(
         steps.time("link", || blob::link(&object, llvm::support(), lower::ENTRY, &globals));
     linked.map_err(|error| error.to_string())?;
     steps.note(format!("{:10} bytes of LLVM's assembly language", lowered.text.len()));
-    if let Err(why) = widened {
-        steps.note(format!("           one item at a time: {why}"));
+    match widened {
+        Ok(widened) => Ok(widened.left_out.is_some()),
+        Err(why) => {
+            steps.note(format!("           one item at a time: {why}"));
+            Ok(false)
+        }
     }
-    Ok(())
 }
 
 /// Lines of a report.

@@ -52,6 +52,7 @@ pub use layout::lay_out;
 pub use refusal::Refusal;
 use shape::Shapes;
 pub use shape::{Rows, Shape};
+use tally_compiler_protocol::{Form, Uneven};
 
 /// The maximum number of instructions of a kernel, with all functions that it calls, that is widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
@@ -84,6 +85,8 @@ pub struct Widened {
     pub rows: Rows,
     /// A widened function for groups with uneven rows, if these need one of their own.
     pub uneven: Option<FunctionId>,
+    /// The groups for which such a function was left out ([`widen_in`]).
+    pub left_out: Option<Uneven>,
     /// Items of a vector.
     pub lanes: u32,
     /// A widened function for twice as many items, if that is faster ([`widen_twice`]).
@@ -133,7 +136,7 @@ fn asked_lanes() -> Option<u32> {
 /// # Errors
 /// A [`Refusal`] if it contains something that has no widened form.
 pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
-    widen_for(module, kernel, lanes, false)
+    widen_for(module, kernel, lanes, false, None)
 }
 
 /// Widens a kernel; if the loops of its items depend on their own results, also to vectors of twice as
@@ -143,7 +146,22 @@ pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Re
 /// # Errors
 /// The same as those of [`widen`].
 pub fn widen_twice(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
-    widen_for(module, kernel, lanes, asked_lanes().is_none())
+    widen_for(module, kernel, lanes, asked_lanes().is_none(), None)
+}
+
+/// As [`widen`], or [`widen_twice`] if `twice`, but where a kernel has one function for whole rows and
+/// another for uneven ones, only that of one form.
+///
+/// # Errors
+/// The same as those of [`widen`], and if the kernel has no function for uneven rows.
+pub fn widen_in(
+    module: &Module,
+    kernel: &Kernel,
+    lanes: u32,
+    twice: bool,
+    form: Form,
+) -> Result<Widened, Refusal> {
+    widen_for(module, kernel, lanes, twice && asked_lanes().is_none(), Some(form))
 }
 
 fn widen_for(
@@ -151,6 +169,7 @@ fn widen_for(
     kernel: &Kernel,
     lanes: u32,
     twice: bool,
+    form: Option<Form>,
 ) -> Result<Widened, Refusal> {
     if lanes < 2 {
         return Err(Refusal::new("one item at a time is asked for"));
@@ -169,6 +188,8 @@ fn widen_for(
     drop(insts);
     let private: u64 = source.variables.iter().map(|variable| variable.size).sum();
     let may_be_uneven = together && private <= MAX_UNEVEN_PRIVATE_BYTES;
+    // Two functions, for rows that are whole and for those that are not.
+    let has_both = may_be_uneven && kernel.required_group_size.is_none();
     // If items do not communicate, those that are left over run one at a time.
     let rows = match kernel.required_group_size {
         Some([row, rows, planes]) if together && !row.is_multiple_of(lanes) => {
@@ -178,6 +199,10 @@ fn widen_for(
             }
             Rows::Any
         }
+        _ if form == Some(Form::Uneven) => match has_both {
+            true => Rows::Any,
+            false => return Err(Refusal::new("no function of its own for uneven rows")),
+        },
         _ => Rows::Whole,
     };
     let way = Way::new(module, &source, rows, &steps)?;
@@ -213,7 +238,7 @@ fn widen_for(
     {
         (module, double) = (both, Some(function));
     }
-    if may_be_uneven && kernel.required_group_size.is_none() {
+    if has_both && form.is_none() {
         let way = Way::new(&module, &source, Rows::Any, &steps)?;
         if let Ok((both, function, _)) = write(module.clone(), &way, lanes, Rows::Any) {
             (module, uneven) = (both, Some(function));
@@ -226,7 +251,24 @@ fn widen_for(
         masked_loops: source.blocks.ids().map(|id| flow.back_edges_are_masked(id)).collect(),
         parting,
     };
-    Ok(Widened { module, function, rows, uneven, lanes, double, subgroups, remarks, source, facts })
+    let left_out = (has_both && form == Some(Form::Usual)).then(|| Uneven {
+        lanes,
+        least_row: least_row(lanes),
+        one_row: subgroups,
+    });
+    Ok(Widened {
+        module,
+        function,
+        rows,
+        uneven,
+        left_out,
+        lanes,
+        double,
+        subgroups,
+        remarks,
+        source,
+        facts,
+    })
 }
 
 /// The path of a vector through a kernel, and the facts about its values.

@@ -65,9 +65,13 @@ fn a_native_binary_loads_and_runs_without_a_compiler() {
     assert_eq!(bytes, binary(module), "it is the same each time");
     let path = std::env::temp_dir().join(format!("tally-native-{}", std::process::id()));
     std::fs::write(&path, &bytes).expect("a temporary file can be written");
-    let variables =
-        [(FILE, path.to_str().expect("it is ASCII")), ("TALLY_COMPILER", "/nonexistent")];
-    ze::in_child("child_that_loads_a_binary", &variables);
+    let variables = [
+        (FILE, path.to_str().expect("it is ASCII")),
+        ("TALLY_COMPILER", "/nonexistent"),
+        ("TALLY_LOG", "debug"),
+    ];
+    let said = ze::in_child("child_that_loads_a_binary", &variables);
+    assert!(said.contains("for uneven rows is at"), "four work-items are no whole vector: {said}");
     // A file that stays is litter, not a failure.
     let _ = std::fs::remove_file(&path);
     check!(zeModuleDestroy(module));

@@ -259,6 +259,11 @@ fn launches_are_changed_between_executions() {
     update!(list, a, b, group);
     run(&queue, &list);
     assert_eq!((one.get(0), one.get(31), one.get(32)), (1031, 1000, 1063));
+    // A row that is no whole number of vectors has code of its own.
+    let mut group = size(id, 20);
+    update!(list, group);
+    run(&queue, &list);
+    assert_eq!((one.get(0), one.get(19), one.get(20)), (1019, 1000, 1039));
 }
 
 /// "kernel mutation invalidates all kernel arguments and dispatch parameters, these must be provided for

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use crate::activity::Activity;
 use crate::frame::{self, FrameError};
 use crate::spawn::{self, Log, Process};
-use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source};
+use crate::{CodeId, KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source};
 
 /// The time after which a process that has not answered must still make progress, or else it counts as
 /// stuck. A build that takes too long ends at the process's own limit on processor time.
@@ -122,24 +122,24 @@ impl PendingModule {
 
     /// Whether the process was at work on the front end, or on a kernel's code, when it was last
     /// heard of: if it has died, this may be why.
-    pub fn was_begun(&self, kernel: Option<u32>) -> bool {
-        lock(&self.slot.built).begun.contains(&kernel)
+    pub fn was_begun(&self, code: Option<CodeId>) -> bool {
+        lock(&self.slot.built).begun.contains(&code)
     }
 
-    /// Waits for a kernel's code and has it generated before others'.
+    /// Waits for a kernel's code and has it generated before other code.
     ///
     /// # Errors
     /// Those of [`info`](Self::info), and [`CompilerError::NoSuchKernel`].
-    pub fn kernel_code(&self, kernel: u32) -> Result<Arc<KernelCode>, CompilerError> {
+    pub fn kernel_code(&self, code: CodeId) -> Result<Arc<KernelCode>, CompilerError> {
         let info = self.info()?;
-        if kernel as usize >= info.kernels.len() {
-            return Err(CompilerError::NoSuchKernel(kernel));
+        if code.kernel as usize >= info.kernels.len() {
+            return Err(CompilerError::NoSuchKernel(code.kernel));
         }
-        if !lock(&self.slot.built).code.contains_key(&kernel) {
+        if !lock(&self.slot.built).code.contains_key(&code) {
             // If the process is dead, the wait below says so with all that is known.
-            let _ = self.link.send(&Request::Need { module: self.module, kernel });
+            let _ = self.link.send(&Request::Need { module: self.module, code });
         }
-        self.wait(|built| built.code.get(&kernel).cloned())
+        self.wait(|built| built.code.get(&code).cloned())
     }
 
     /// Waits until `ready` finds its answer, or the process dies or gets stuck.
@@ -207,10 +207,10 @@ struct Slot {
 struct Built {
     info: Option<Result<Arc<ModuleInfo>, CompilerError>>,
     warnings: String,
-    code: HashMap<u32, Result<Arc<KernelCode>, CompilerError>>,
+    code: HashMap<CodeId, Result<Arc<KernelCode>, CompilerError>>,
     death: Option<CompilerError>,
-    /// What the process works on: the front end, or a kernel.
-    begun: HashSet<Option<u32>>,
+    /// What the process works on: the front end, or code.
+    begun: HashSet<Option<CodeId>>,
 }
 
 /// One process and the socket to it.
@@ -308,8 +308,8 @@ impl Link {
         let mut built = lock(&slot.built);
         match reply {
             Reply::Hello { .. } => {}
-            Reply::Begun { kernel, .. } => {
-                built.begun.insert(kernel);
+            Reply::Begun { code, .. } => {
+                built.begun.insert(code);
             }
             Reply::Built { result, warnings, .. } => {
                 let refused = |failure: crate::BuildFailure| CompilerError::Refused(failure.log);
@@ -317,9 +317,9 @@ impl Link {
                 built.warnings = warnings;
                 built.begun.remove(&None);
             }
-            Reply::Code { kernel, result, .. } => {
-                built.code.insert(kernel, result.map(Arc::new).map_err(CompilerError::Refused));
-                built.begun.remove(&Some(kernel));
+            Reply::Code { code, result, .. } => {
+                built.code.insert(code, result.map(Arc::new).map_err(CompilerError::Refused));
+                built.begun.remove(&Some(code));
             }
         }
         slot.changed.notify_all();

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_received() {
-        let sent = Request::Need { module: u64::MAX, kernel: 7 };
+        let sent = Request::Release { module: u64::MAX };
         let mut stream = &bytes_of(&sent)[..];
         assert_eq!(receive::<Request>(&mut stream).unwrap(), sent);
         assert!(matches!(receive::<Request>(&mut stream), Err(FrameError::Closed)));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_ends_inside_a_frame_is_an_error_and_not_an_orderly_end() {
-        let bytes = bytes_of(&Request::Need { module: 1, kernel: 2 });
+        let bytes = bytes_of(&Request::Release { module: 1 });
         for len in 1..bytes.len() {
             assert!(matches!(receive::<Request>(&mut &bytes[..len]), Err(FrameError::Io(_))));
         }

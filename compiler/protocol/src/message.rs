@@ -7,7 +7,7 @@ use crate::checks::{Checks, Sites};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -70,19 +70,20 @@ pub struct Link {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Build a module. Answered by one [`Reply::Built`] and, if that is a success, by one
-    /// [`Reply::Code`] for each of its kernels.
+    /// [`Reply::Code`] for each of its kernels, with its usual code.
     Build {
         /// The driver's number for this module; never reused on one connection.
         module: u64,
         /// The source of a build.
         source: Source,
     },
-    /// A launch waits for this kernel: generate its code before that of others. It has no answer of its own.
+    /// A launch waits for this code: generate it before other code. Usual code has no further answer for
+    /// this; any other is only generated when it is needed, and answered by one [`Reply::Code`].
     Need {
         /// The module's number.
         module: u64,
-        /// Index into [`ModuleInfo::kernels`].
-        kernel: u32,
+        /// The code.
+        code: CodeId,
     },
     /// The module is no longer needed. Code that is not generated yet is not generated.
     Release {
@@ -103,8 +104,8 @@ pub enum Reply {
     Begun {
         /// The module's number.
         module: u64,
-        /// The kernel whose code it generates; none for the front end.
-        kernel: Option<u32>,
+        /// The code that it generates; none for the front end.
+        code: Option<CodeId>,
     },
     /// The front end is done with a module.
     Built {
@@ -119,11 +120,50 @@ pub enum Reply {
     Code {
         /// The module's number.
         module: u64,
-        /// Index into [`ModuleInfo::kernels`].
-        kernel: u32,
+        /// Which code of the module it is.
+        code: CodeId,
         /// The code, or a log. After a successful `Built` only limits and compiler errors fail.
         result: Result<KernelCode, String>,
     },
+}
+
+/// One piece of a module's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CodeId {
+    /// Index into [`ModuleInfo::kernels`].
+    pub kernel: u32,
+    /// The groups that it is good for.
+    pub form: Form,
+}
+
+/// The groups that a kernel's code is good for. Every form runs all groups right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Form {
+    /// Those whose rows are made of whole vectors; all groups, if the kernel has no other form.
+    Usual,
+    /// Those of [`Uneven`] rows.
+    Uneven,
+}
+
+/// The groups that a kernel's [uneven form](Form::Uneven) runs in vectors, where its usual form runs one
+/// work-item at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uneven {
+    /// Work-items of a vector. A row of another number than multiples of this is uneven.
+    pub lanes: u32,
+    /// The shortest row that goes in vectors, in work-items.
+    pub least_row: u32,
+    /// Only groups of one row go in vectors.
+    pub one_row: bool,
+}
+
+impl Uneven {
+    /// Whether groups of this size are such groups.
+    pub fn suits(&self, [row, rows, planes]: [u32; 3]) -> bool {
+        row >= self.least_row
+            && row.checked_rem(self.lanes).is_some_and(|rest| rest != 0)
+            && (!self.one_row || (rows, planes) == (1, 1))
+    }
 }
 
 /// The reason why a module was refused.
@@ -333,6 +373,9 @@ pub struct KernelCode {
     pub debug: Vec<DebugSection>,
     /// The places that it checks; `None` if it checks nothing.
     pub sites: Option<Sites>,
+    /// The groups for which the kernel has [another form](Form::Uneven); `None` if it has none, or if this
+    /// is it.
+    pub uneven: Option<Uneven>,
 }
 
 /// A section of the debug information of a kernel's code, as in an ELF file: DWARF.

@@ -18,11 +18,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{ArgKind, DebugPlace, Input, KernelCode, ModuleInfo, TargetCpu, fingerprint};
+use crate::{ArgKind, DebugPlace, Form, Input, KernelCode, ModuleInfo, TargetCpu, fingerprint};
 
 /// Version of the format, and of the interface between kernels and device. Every change of either
 /// gets a new number.
-pub const NATIVE_VERSION: u32 = 6;
+pub const NATIVE_VERSION: u32 = 7;
 
 /// The first bytes of a native binary.
 pub const MAGIC: [u8; 8] = *b"TallyNat";
@@ -37,11 +37,37 @@ pub struct NativeModule {
     /// The module's description.
     pub info: ModuleInfo,
     /// The code of each kernel; none if the module has imports, which a link resolves anew.
-    pub code: Vec<KernelCode>,
+    pub code: Vec<NativeCode>,
     /// What it was built from, if it may be linked with others.
     pub inputs: Vec<Input>,
     /// Identifies the source.
     pub uuid: [u8; 16],
+}
+
+/// A kernel's code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NativeCode {
+    /// The [usual form](Form::Usual).
+    pub usual: KernelCode,
+    /// The [form for uneven rows](Form::Uneven), if there is one.
+    pub uneven: Option<KernelCode>,
+}
+
+impl NativeCode {
+    /// The code of a form.
+    pub fn form(&self, form: Form) -> Option<&KernelCode> {
+        match form {
+            Form::Usual => Some(&self.usual),
+            Form::Uneven => self.uneven.as_ref(),
+        }
+    }
+
+    fn check(&self, info: &ModuleInfo) -> Result<(), String> {
+        [Some(&self.usual), self.uneven.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(|it| it.check(info))
+    }
 }
 
 /// The reason why bytes are no native binary that can be used.

@@ -89,6 +89,7 @@ mod tests {
             remark: String::new(),
             sites: None,
             debug: Vec::new(),
+            uneven: None,
         }
     }
 

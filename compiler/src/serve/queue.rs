@@ -4,22 +4,22 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tally_compiler_protocol::Source;
+use tally_compiler_protocol::{CodeId, Form, Source};
 
 /// A piece of work.
 pub(super) enum Job<B> {
     /// The front end of a module.
     FrontEnd { module: u64, source: Source },
     /// The code of a kernel.
-    Code { module: u64, kernel: u32, built: Arc<B> },
+    Code { module: u64, code: CodeId, built: Arc<B> },
 }
 
 impl<B> Job<B> {
-    /// The module's number, and the kernel's if it is about code.
-    pub(super) fn names(&self) -> (u64, Option<u32>) {
+    /// The module's number, and the code, if it is about code.
+    pub(super) fn names(&self) -> (u64, Option<CodeId>) {
         match self {
             Self::FrontEnd { module, .. } => (*module, None),
-            Self::Code { module, kernel, .. } => (*module, Some(*kernel)),
+            Self::Code { module, code, .. } => (*module, Some(*code)),
         }
     }
 }
@@ -32,10 +32,10 @@ pub(super) struct Queue<B> {
 
 struct State<B> {
     front_ends: VecDeque<(u64, Source)>,
-    /// Kernels that a client waits for.
-    needed: VecDeque<(u64, u32)>,
-    /// All other kernels.
-    later: VecDeque<(u64, u32)>,
+    /// The code that a client waits for.
+    needed: VecDeque<(u64, CodeId)>,
+    /// The usual code of all other kernels.
+    later: VecDeque<(u64, CodeId)>,
     /// Modules whose front end is under way, unless they were released meanwhile.
     building: HashSet<u64>,
     modules: HashMap<u64, Module<B>>,
@@ -43,8 +43,8 @@ struct State<B> {
 
 struct Module<B> {
     built: Arc<B>,
-    /// Kernels whose code no thread has begun.
-    open: HashSet<u32>,
+    /// The code that no thread has begun.
+    open: HashSet<CodeId>,
 }
 
 impl<B> Default for Queue<B> {
@@ -77,15 +77,18 @@ impl<B> Queue<B> {
         if !state.building.remove(&module) {
             return;
         }
-        state.modules.insert(module, Module { built, open: (0..kernels).collect() });
-        state.later.extend((0..kernels).map(|kernel| (module, kernel)));
+        let code = |form| (0..kernels).map(move |kernel| CodeId { kernel, form });
+        let open = code(Form::Usual).chain(code(Form::Uneven)).collect();
+        state.modules.insert(module, Module { built, open });
+        // Another form is only generated for a client that waits for it.
+        state.later.extend(code(Form::Usual).map(|code| (module, code)));
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Puts a kernel of a module that is built before others.
-    pub(super) fn need(&self, module: u64, kernel: u32) {
-        self.lock().needed.push_back((module, kernel));
+    /// Puts code of a module that is built before other code.
+    pub(super) fn need(&self, module: u64, code: CodeId) {
+        self.lock().needed.push_back((module, code));
         self.changed.notify_one();
     }
 
@@ -113,8 +116,15 @@ impl<B> Queue<B> {
 
 impl<B> State<B> {
     fn next(&mut self) -> Option<Job<B>> {
-        while let Some((module, kernel)) = self.needed.pop_front() {
-            if let Some(job) = self.begin(module, kernel) {
+        let mut at = 0;
+        while let Some(&(module, code)) = self.needed.get(at) {
+            // Its client knows the module already, but the module's code is not open yet.
+            if self.building.contains(&module) {
+                at += 1;
+                continue;
+            }
+            self.needed.remove(at);
+            if let Some(job) = self.begin(module, code) {
                 return Some(job);
             }
         }
@@ -122,18 +132,68 @@ impl<B> State<B> {
             self.building.insert(module);
             return Some(Job::FrontEnd { module, source });
         }
-        while let Some((module, kernel)) = self.later.pop_front() {
-            if let Some(job) = self.begin(module, kernel) {
+        while let Some((module, code)) = self.later.pop_front() {
+            if let Some(job) = self.begin(module, code) {
                 return Some(job);
             }
         }
         None
     }
 
-    /// A kernel's job, unless it was begun before or its module is gone.
-    fn begin(&mut self, module: u64, kernel: u32) -> Option<Job<B>> {
+    /// The job of code, unless it was begun before or its module is gone.
+    fn begin(&mut self, module: u64, code: CodeId) -> Option<Job<B>> {
         let entry = self.modules.get_mut(&module)?;
         let built = entry.built.clone();
-        entry.open.remove(&kernel).then_some(Job::Code { module, kernel, built })
+        entry.open.remove(&code).then_some(Job::Code { module, code, built })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tally_compiler_protocol::TargetCpu;
+
+    use super::*;
+
+    fn source() -> Source {
+        let target = TargetCpu { name: String::new(), features: String::new() };
+        Source { objects: Vec::new(), target, careful: false, checks: Default::default() }
+    }
+
+    fn usual(kernel: u32) -> CodeId {
+        CodeId { kernel, form: Form::Usual }
+    }
+
+    fn uneven(kernel: u32) -> CodeId {
+        CodeId { kernel, form: Form::Uneven }
+    }
+
+    /// "Any other is only generated when it is needed."
+    #[test]
+    fn only_usual_code_is_generated_unasked() {
+        let queue = Queue::default();
+        queue.push_front_end(1, source());
+        assert_eq!(queue.take().names(), (1, None));
+        queue.push_code(1, Arc::new(()), 2);
+        queue.need(1, usual(1));
+        queue.need(1, uneven(0));
+        queue.need(1, uneven(0));
+        let order = [usual(1), uneven(0), usual(0)];
+        for code in order {
+            assert_eq!(queue.take().names(), (1, Some(code)));
+        }
+        assert!(queue.lock().next().is_none(), "each is generated once");
+    }
+
+    /// The client is told of a module before its code is open, and may ask for some at once.
+    #[test]
+    fn code_that_is_needed_before_it_is_open_is_not_forgotten() {
+        let queue = Queue::default();
+        queue.push_front_end(1, source());
+        assert_eq!(queue.take().names(), (1, None));
+        queue.need(1, uneven(0));
+        assert!(queue.lock().next().is_none());
+        queue.push_code(1, Arc::new(()), 1);
+        assert_eq!(queue.take().names(), (1, Some(uneven(0))));
+        assert_eq!(queue.take().names(), (1, Some(usual(0))));
     }
 }

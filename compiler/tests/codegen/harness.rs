@@ -14,7 +14,7 @@ use tally_compiler::lower::Lowered;
 use tally_compiler::widen::Widened;
 use tally_compiler::{check, codegen, lower, parse, widen};
 use tally_compiler_protocol::checks::Checks;
-use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
+use tally_compiler_protocol::{ArgKind, Form, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
 #[path = "../support/clang.rs"]
 pub mod clang;
@@ -159,6 +159,13 @@ impl Kernel {
         let code = codegen::kernel_code(module, kernel, target, Options::default())
             .unwrap_or_else(|log| panic!("{log}"));
         Self::load(module, index, code)
+    }
+
+    /// Compiles one form of a kernel of a module, as a driver gets it; `None` if it has no such form.
+    pub fn in_form(module: &Module, name: &str, target: &TargetCpu, form: Form) -> Option<Self> {
+        let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        let code = codegen::kernel_code_in(module, kernel, target, Options::default(), form);
+        Some(Self::load(module, index, code.ok()?))
     }
 
     /// Compiles a kernel of a module with vectors of `lanes` items.

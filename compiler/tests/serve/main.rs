@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::OnceLock;
 
-use tally_compiler_protocol::{Compiler, CompilerError, Input, Object, Source, TargetCpu};
+use tally_compiler_protocol::{
+    CodeId, Compiler, CompilerError, Form, Input, Object, Source, TargetCpu,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tally-compiler");
 
@@ -65,6 +67,11 @@ fn source(spirv: Vec<u8>) -> Source {
     Source { objects, target, careful: false, checks: Default::default() }
 }
 
+/// The code of a kernel that every client gets.
+fn usual(kernel: u32) -> CodeId {
+    CodeId { kernel, form: Form::Usual }
+}
+
 /// A folder with a shell script in the place of the program.
 struct Fake(PathBuf);
 
@@ -103,10 +110,25 @@ fn a_module_is_described_and_each_kernel_has_code() {
     assert_eq!(info.kernels[1].args.len(), 2);
     assert!(info.kernels[1].uses_barrier && !info.kernels[0].uses_barrier);
     for kernel in 0..3 {
-        let code = module.kernel_code(kernel).expect("the kernel is good");
+        let code = module.kernel_code(usual(kernel)).expect("the kernel is good");
         assert!((code.entry as usize) < code.blob.len());
+        assert_eq!(code.uneven.is_some(), kernel == 1, "work-items of the second wait");
     }
-    assert_eq!(module.kernel_code(3), Err(CompilerError::NoSuchKernel(3)));
+    assert_eq!(module.kernel_code(usual(3)), Err(CompilerError::NoSuchKernel(3)));
+}
+
+#[test]
+fn code_for_uneven_rows_is_made_when_it_is_needed() {
+    let compiler = Compiler::start(program_dir()).expect("the program is there");
+    let module = compiler.build(source(spirv())).expect("the process runs");
+    let uneven = |kernel| module.kernel_code(CodeId { kernel, form: Form::Uneven });
+    // The module is not even built yet.
+    let first = uneven(1).expect("the kernel has a barrier");
+    let usual = module.kernel_code(usual(1)).expect("the kernel is good");
+    assert!(first.blob != usual.blob && first.uneven.is_none());
+    assert_eq!(uneven(1), Ok(first), "it is made once");
+    let Err(CompilerError::Refused(log)) = uneven(0) else { panic!("it has no such form") };
+    assert!(log.contains("no such form"), "{log}");
 }
 
 #[test]
@@ -137,7 +159,7 @@ fn many_threads_share_one_process() {
                         continue; // Released before it is built.
                     }
                     assert_eq!(module.info().expect("the module is good").kernels.len(), 3);
-                    let code = module.kernel_code(round % 3).expect("the kernel is good");
+                    let code = module.kernel_code(usual(round % 3)).expect("the kernel is good");
                     assert!(!code.blob.is_empty());
                 }
             });
@@ -177,7 +199,7 @@ fn a_build_beyond_the_memory_limit_fails_and_does_not_hang() {
     let script = format!("TALLY_COMPILER_MEMORY=1 exec '{PROGRAM}'");
     let fake = Fake::new("memory", &script);
     let compiler = fake.compiler();
-    let built = compiler.build(source(spirv())).and_then(|module| module.kernel_code(0));
+    let built = compiler.build(source(spirv())).and_then(|module| module.kernel_code(usual(0)));
     assert!(matches!(built, Err(CompilerError::Died(_))), "{built:?}");
 }
 

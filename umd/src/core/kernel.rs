@@ -137,7 +137,7 @@ impl Kernel {
 
     /// Most work-items of a group, by the device and by the kernel's scratch memory.
     pub fn max_group_items(&self) -> u32 {
-        launch::max_group_items(&self.code)
+        self.code.usual().max_items()
     }
 
     /// Sets the size of the groups.
@@ -145,7 +145,18 @@ impl Kernel {
     /// # Errors
     /// INVALID_GROUP_SIZE_DIMENSION.
     pub fn set_group_size(&self, size: [u32; 3]) -> Result {
+        // Before the launch is locked: this may wait for the compiler.
+        self.module.prepare(&self.code, size);
         self.change().set_group_size(self.info(), size)
+    }
+
+    /// Sets the size of the groups of another launch of this kernel.
+    ///
+    /// # Errors
+    /// INVALID_GROUP_SIZE_DIMENSION.
+    pub fn set_group_size_of(&self, launch: &mut Launch, size: [u32; 3]) -> Result {
+        self.module.prepare(&self.code, size);
+        launch.set_group_size(self.info(), size)
     }
 
     /// A group size for this many work-items that divides them in each dimension.

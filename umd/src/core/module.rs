@@ -9,28 +9,28 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tally_compiler_protocol::checks::Checks;
-use tally_compiler_protocol::native::NativeModule;
-use tally_compiler_protocol::{Input, KernelCode, ModuleInfo, debug, fingerprint};
-use tally_uapi::eu::BLOCK_ALIGN;
-use tally_uapi::ioctl::bind_flag;
+use tally_compiler_protocol::native::{NativeCode, NativeModule};
+use tally_compiler_protocol::{CodeId, Form, Input, KernelCode, ModuleInfo, debug, fingerprint};
 use tally_ze::ze_result_t;
 
-use crate::checks::{self, Watched};
+use crate::checks;
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
-use crate::trace;
-use crate::vm::{Mapping, Vm};
 
+mod build;
 mod build_id;
 pub mod cache;
+mod code;
 mod constants;
 mod globals;
 mod link;
 mod origin;
 
+use build::{Build, Graph};
+pub use code::{Code, Piece};
 pub use constants::Constants;
-use globals::{Globals, Patch, Unit, inconsistent, relocate};
+use globals::{Globals, Patch, Unit};
 pub use link::{Found, definition, link};
 use origin::{Origin, Part};
 
@@ -51,14 +51,6 @@ pub struct Module {
 }
 
 object!(ze_module_handle_t => Arc<Module>, Kind::Module);
-
-/// The compiler's output for a module, alone or linked.
-struct Build {
-    info: Arc<ModuleInfo>,
-    origin: Origin,
-    /// The module's own unit, then those of the modules that it imports from.
-    graph: link::Graph,
-}
 
 /// A build that a module may take as its link.
 struct Prepared {
@@ -134,9 +126,9 @@ impl Module {
                 return (built, log);
             }
         }
-        let code = native.code.into_iter().map(Arc::new).collect();
         let (info, inputs) = (Arc::new(native.info), Arc::new(native.inputs));
-        (Self::new(context, info, Origin::Native(code), inputs, native.uuid, true), String::new())
+        let origin = Origin::Native(native.code);
+        (Self::new(context, info, origin, inputs, native.uuid, true), String::new())
     }
 
     fn new(
@@ -173,8 +165,16 @@ impl Module {
             || unchecked.is_some()
             || self.native;
         let kernels = if info.imports.is_empty() { info.kernels.len() as u32 } else { 0 };
-        let code = (0..kernels)
-            .map(|kernel| origin.kernel_code(info, kernel).map(|code| KernelCode::clone(&code)));
+        let code = |kernel, form| {
+            let code = origin.kernel_code(info, CodeId { kernel, form });
+            code.map(|code| KernelCode::clone(&code))
+        };
+        let code = (0..kernels).map(|kernel| {
+            let usual = code(kernel, Form::Usual)?;
+            // Without it the usual code runs all groups.
+            let uneven = usual.uneven.and_then(|_| code(kernel, Form::Uneven).ok());
+            Ok(NativeCode { usual, uneven })
+        });
         let native = NativeModule {
             target: self.context.device().target().clone(),
             info: ModuleInfo::clone(info),
@@ -213,7 +213,8 @@ impl Module {
         }
         let mut code = Vec::with_capacity(info.kernels.len());
         for kernel in 0..info.kernels.len() as u32 {
-            let made = origin.kernel_code(info, kernel)?;
+            // With debug information there is one form.
+            let made = origin.kernel_code(info, CodeId { kernel, form: Form::Usual })?;
             // One flag decides for all kernels: where one has none the others need not be built.
             if made.debug.is_empty() {
                 return Ok(Vec::new());
@@ -260,7 +261,7 @@ impl Module {
     }
 
     /// The modules that it was linked with.
-    fn linked_graph(&self) -> Option<&link::Graph> {
+    fn linked_graph(&self) -> Option<&Graph> {
         self.linked.get().map(|build| &build.graph)
     }
 
@@ -305,7 +306,7 @@ impl Module {
         imports.map(|import| import.name.as_str()).collect()
     }
 
-    /// A kernel's code, ready to run; waits until it is generated.
+    /// A kernel's usual code, ready to run; waits until it is generated.
     ///
     /// # Errors
     /// MODULE_BUILD_FAILURE, or what stands in the way of memory for it.
@@ -315,75 +316,17 @@ impl Module {
         }
         // The lock is not held here: other kernels of the module may be ready.
         let build = self.latest();
-        let made = build.origin.kernel_code(&build.info, kernel)?;
-        let code = Arc::new(Code::load(self.context.vm(), build, kernel, &made)?);
-        if let Some(name) = self.info().kernels.get(kernel as usize).map(|it| &it.name) {
-            trace::kernel_name(code.entry, name);
-            log::debug!("kernel {name:?} is at {:#x}", code.entry);
-            if !made.remark.is_empty() {
-                log::info!("kernel {name:?} runs {}", made.remark);
-            }
-        }
-        Ok(self.codes().entry(kernel).or_insert(code).clone())
+        let code = Code::load(self.context.vm(), build, kernel)?;
+        Ok(self.codes().entry(kernel).or_insert(Arc::new(code)).clone())
+    }
+
+    /// Completes a kernel's code for groups of this size, if it needs more than the usual form; waits until
+    /// that is generated.
+    pub fn prepare(&self, code: &Code, group: [u32; 3]) {
+        code.prepare(self.context.vm(), self.latest(), group);
     }
 
     fn codes(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Code>>> {
         self.code.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Build {
-    /// The address of a variable, by the compiler's number.
-    fn address(&self, global: u32) -> Option<u64> {
-        let (own, _) = self.graph.first()?;
-        let foreign = (global as usize).checked_sub(self.info.globals.len());
-        let Some(index) = foreign else { return own.globals.address(global) };
-        let foreign = self.info.foreign.get(index)?;
-        let (unit, _) = self.graph.get(foreign.object as usize)?;
-        unit.globals.address(foreign.global)
-    }
-}
-
-/// A kernel's code in executable memory. Every launch that may still run it keeps it alive.
-pub struct Code {
-    /// Address of the entry point.
-    pub entry: u64,
-    /// Scratch memory of a group, in bytes, whatever its size.
-    pub scratch_fixed: u32,
-    /// Scratch memory to add for each work-item, in bytes.
-    pub scratch_per_item: u32,
-    /// Local memory of the kernel's own variables, in bytes.
-    pub local_static: u32,
-    /// What its checks refer to, if it has any.
-    pub watched: Option<Arc<Watched>>,
-    _mapping: Mapping,
-    _units: Vec<Arc<Unit>>,
-}
-
-impl Code {
-    fn load(vm: &Vm, build: &Build, kernel: u32, made: &KernelCode) -> Result<Self> {
-        if made.entry as usize >= made.blob.len() {
-            return Err(inconsistent());
-        }
-        let mut blob = made.blob.clone();
-        relocate(&mut blob, &made.relocs, |global| build.address(global))?;
-        let mut mapping = vm.place(blob.len() as u64, BLOCK_ALIGN)?;
-        mapping.write(&blob)?;
-        mapping.bind(0, mapping.size(), bind_flag::READ | bind_flag::EXECUTE)?;
-        let name = build.info.kernels.get(kernel as usize).map_or("", |kernel| &kernel.name);
-        Ok(Self {
-            watched: checks::get().and_then(|checks| checks.watch(name, made.sites.as_ref())),
-            entry: mapping.va() + u64::from(made.entry),
-            scratch_fixed: made.scratch_bytes_fixed,
-            scratch_per_item: made.scratch_bytes_per_item,
-            local_static: made.local_static_bytes,
-            _mapping: mapping,
-            _units: build.graph.iter().map(|(unit, _)| unit.clone()).collect(),
-        })
-    }
-
-    /// Scratch memory of a group of `items` work-items, in bytes.
-    pub fn scratch(&self, items: u64) -> u64 {
-        u64::from(self.scratch_fixed) + u64::from(self.scratch_per_item) * items
     }
 }

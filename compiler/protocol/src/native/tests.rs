@@ -2,7 +2,7 @@
 //! Native binaries that are whole, cut, damaged, of other versions and for other processors.
 
 use super::*;
-use crate::{Access, ArgInfo, DebugSection, GlobalInfo, KernelInfo, Reloc};
+use crate::{Access, ArgInfo, DebugSection, GlobalInfo, KernelInfo, Reloc, Uneven};
 
 fn module() -> NativeModule {
     let arg = ArgInfo {
@@ -52,7 +52,10 @@ fn module() -> NativeModule {
         remark: String::new(),
         sites: None,
         debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
+        uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false }),
     };
+    let uneven = Some(KernelCode { blob: (0..230).collect(), uneven: None, ..code.clone() });
+    let code = NativeCode { usual: code, uneven };
     let info = ModuleInfo { kernels: vec![kernel], globals: vec![global], ..ModuleInfo::default() };
     let target = TargetCpu { name: "x86-64-v3".into(), features: "+avx2,+fma".into() };
     NativeModule { target, info, code: vec![code], inputs: Vec::new(), uuid: [7; 16] }
@@ -103,7 +106,7 @@ fn assert_safe(module: &NativeModule) {
         assert!((reloc.global as usize) < info.globals.len() + info.foreign.len(), "{reloc:?}");
     };
     assert!(code.is_empty() || code.len() == info.kernels.len(), "code of all kernels or none");
-    for code in code {
+    for code in code.iter().flat_map(|it| [Some(&it.usual), it.uneven.as_ref()]).flatten() {
         assert!((code.entry as usize) < code.blob.len(), "it begins in the blob");
         code.relocs.iter().for_each(|reloc| inside(reloc, code.blob.len()));
         for section in &code.debug {
@@ -151,13 +154,14 @@ fn contents_that_contradict_themselves_are_refused_though_their_hash_fits() {
         module.check().expect_err("it does not fit together")
     };
     with(|it| it.code.clear());
-    with(|it| it.code[0].entry = 200);
-    with(|it| it.code[0].relocs[0].offset = 193);
-    with(|it| it.code[0].relocs[0].offset = u64::MAX);
-    with(|it| it.code[0].relocs[0].global = 1);
-    with(|it| it.code[0].debug[0].places[0].offset = 9);
-    with(|it| it.code[0].debug[0].places[0].offset = u32::MAX);
-    with(|it| it.code[0].debug[0].places[0].section = Some(1));
+    with(|it| it.code[0].usual.entry = 200);
+    with(|it| it.code[0].uneven.as_mut().expect("it has one").entry = 230);
+    with(|it| it.code[0].usual.relocs[0].offset = 193);
+    with(|it| it.code[0].usual.relocs[0].offset = u64::MAX);
+    with(|it| it.code[0].usual.relocs[0].global = 1);
+    with(|it| it.code[0].usual.debug[0].places[0].offset = 9);
+    with(|it| it.code[0].usual.debug[0].places[0].offset = u32::MAX);
+    with(|it| it.code[0].usual.debug[0].places[0].section = Some(1));
     with(|it| it.info.globals[0].align = 3);
     with(|it| it.info.globals[0].size = 2);
     with(|it| it.info.kernels[0].args[0].offset = 1);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tally_compiler_protocol::checks::hidden;
 use tally_compiler_protocol::{ArgInfo, ArgKind, KernelInfo};
-use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES};
+use tally_uapi::eu::{BLOCK_ALIGN, MAX_LOCAL_BYTES};
 use tally_ze::ze_result_t;
 
 use super::{Kernel, resource};
@@ -27,6 +27,8 @@ use crate::log::warn_once;
 pub struct Launch {
     /// Keeps the code mapped; every launch that may still run it holds this.
     pub code: Arc<Code>,
+    /// Address of the code for groups of this size.
+    entry: u64,
     /// The kernel's name.
     pub name: Arc<str>,
     /// The argument block as the compiler laid it out, without the header.
@@ -74,13 +76,14 @@ impl Launch {
             unset: (0..info.args.len() as u32).collect(),
             local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
             checks: info.checks.filter(|_| code.watched.is_some()),
+            entry: code.usual().entry,
             code,
         };
         launch.write_local_checks();
         // A launch without a size gets this one ("Kernel Group Size").
         match info.required_group_size {
             Some(required) => launch.set_group_size(info, required)?,
-            None if max_group_items(&launch.code) != 0 => launch.set_group_size(info, [1; 3])?,
+            None if launch.code.usual().max_items() != 0 => launch.set_group_size(info, [1; 3])?,
             None => {}
         }
         Ok(launch)
@@ -89,7 +92,7 @@ impl Launch {
     /// Address of the code.
     #[inline]
     pub fn entry(&self) -> u64 {
-        self.code.entry
+        self.entry
     }
 
     /// Whether the kernel may be launched: a group fits the device and all its arguments are set.
@@ -191,7 +194,8 @@ impl Launch {
         }
     }
 
-    /// Sets the size of the groups; `info` is the kernel's.
+    /// Sets the size of the groups; `info` is the kernel's. They run in the best form of the code that is
+    /// [prepared](Module::prepare).
     ///
     /// # Errors
     /// INVALID_GROUP_SIZE_DIMENSION.
@@ -205,7 +209,8 @@ impl Launch {
             )));
         }
         let items = size.iter().map(|&it| u128::from(it)).product::<u128>();
-        let max = max_group_items(&self.code);
+        let piece = self.code.piece(size);
+        let max = piece.max_items();
         if items > u128::from(max) {
             return Err(group_size(format!(
                 "groupSize: {items} work-items, but the kernel can have {max}"
@@ -213,7 +218,7 @@ impl Launch {
         }
         self.group_size = size;
         // At most MAX_SCRATCH_BYTES, since there are not more items than `max`.
-        self.scratch_bytes = self.code.scratch(items as u64) as u32;
+        (self.entry, self.scratch_bytes) = (piece.entry, piece.scratch(items as u64) as u32);
         Ok(())
     }
 
@@ -330,13 +335,6 @@ impl Launch {
         self.mark_set(index);
         Ok(())
     }
-}
-
-/// Most work-items of a group, by the device and by the scratch memory that the code asks for.
-pub(super) fn max_group_items(code: &Code) -> u32 {
-    let room = u64::from(MAX_SCRATCH_BYTES).saturating_sub(u64::from(code.scratch_fixed));
-    let fit = room.checked_div(u64::from(code.scratch_per_item)).unwrap_or(u64::MAX);
-    u32::try_from(fit).unwrap_or(u32::MAX).min(MAX_GROUP_ITEMS)
 }
 
 /// A launch as it is appended: a kernel, its settings, the number of groups.

@@ -139,7 +139,7 @@ impl Launched {
                 };
                 Ok(())
             }
-            Change::GroupSize(size) => launch.set_group_size(kernel.info(), size),
+            Change::GroupSize(size) => kernel.set_group_size_of(launch, size),
             Change::GlobalOffset(offset) => {
                 launch.global_offset = offset.map(u64::from);
                 Ok(())
@@ -235,7 +235,7 @@ impl List {
             }
             let mut launch = kernel.blank()?;
             // Parts that may not be changed stay, if the kernel can have them; else the list is not closed.
-            let _ = launch.set_group_size(kernel.info(), old.launch.group_size);
+            let _ = kernel.set_group_size_of(&mut launch, old.launch.group_size);
             changed.push((number, Launched { kernel: kernel.clone(), launch, groups: old.groups }));
         }
         for (number, launched) in changed {

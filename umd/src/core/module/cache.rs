@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache of built kernels on disk.
 //!
-//! A module has one file with what it offers, and one for the code of each kernel that was created:
+//! A module has one file with what it offers, one for the code of each kernel that was created, and one
+//! more for a kernel that was launched with uneven rows, if it has code of its own for these:
 //!
 //! ```text
-//!   <hash of the key>.info       the key, ModuleInfo, log
-//!   <hash of the key>.<kernel>   another hash of the key, KernelCode
+//!   <hash of the key>.info              the key, ModuleInfo, log
+//!   <hash of the key>.<kernel>          another hash of the key, KernelCode
+//!   <hash of the key>.<kernel>.uneven   the same
 //! ```
 //!
 //! The key is everything that code depends on: SPIR-V, flags, constants, links, the processor, the
@@ -26,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
-use tally_compiler_protocol::{self as protocol, KernelCode, ModuleInfo, Source};
+use tally_compiler_protocol::{self as protocol, CodeId, Form, KernelCode, ModuleInfo, Source};
 
 use super::build_id;
 use crate::{process, settings};
@@ -258,14 +260,14 @@ impl Entry {
     }
 
     /// A kernel's code.
-    pub fn code(&self, kernel: u32, info: &ModuleInfo) -> Option<KernelCode> {
-        self.key.load_code(&self.cache.folder.read(&self.code_file(kernel))?, info)
+    pub fn code(&self, code: CodeId, info: &ModuleInfo) -> Option<KernelCode> {
+        self.key.load_code(&self.cache.folder.read(&self.code_file(code))?, info)
     }
 
     /// Keeps a kernel's code.
-    pub fn put_code(&self, kernel: u32, code: &KernelCode) {
+    pub fn put_code(&self, id: CodeId, code: &KernelCode) {
         if let Some(bytes) = self.key.store_code(code) {
-            self.cache.folder.write(&self.code_file(kernel), &bytes);
+            self.cache.folder.write(&self.code_file(id), &bytes);
         }
     }
 
@@ -273,8 +275,11 @@ impl Entry {
         format!("{}.info", self.name)
     }
 
-    fn code_file(&self, kernel: u32) -> String {
-        format!("{}.{kernel}", self.name)
+    fn code_file(&self, CodeId { kernel, form }: CodeId) -> String {
+        match form {
+            Form::Usual => format!("{}.{kernel}", self.name),
+            Form::Uneven => format!("{}.{kernel}.uneven", self.name),
+        }
     }
 }
 

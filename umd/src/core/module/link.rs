@@ -11,14 +11,12 @@ use std::sync::Arc;
 use tally_compiler_protocol::Link;
 use tally_ze::ze_result_t;
 
+use super::Module;
+use super::build::{Build, Graph};
 use super::globals::Unit;
 use super::origin::{Origin, Part};
-use super::{Build, Module};
 use crate::checks;
 use crate::error::{Error, Result};
-
-/// Units, each with its imports as indices into the list.
-pub type Graph = Vec<(Arc<Unit>, Vec<Link>)>;
 
 /// Links modules. The second part of the result is the log: a line for each unresolved import, or the
 /// compiler's message.

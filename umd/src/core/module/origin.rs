@@ -8,9 +8,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tally_compiler_protocol::checks::Checks;
+use tally_compiler_protocol::native::NativeCode;
 use tally_compiler_protocol::{
-    Compiler, CompilerError, Input, KernelCode, Link, ModuleInfo, Object, PendingModule, Source,
-    TargetCpu,
+    CodeId, Compiler, CompilerError, Input, KernelCode, Link, ModuleInfo, Object, PendingModule,
+    Source, TargetCpu,
 };
 use tally_ze::ze_result_t;
 
@@ -30,7 +31,7 @@ pub struct Part {
 /// The origin of code.
 pub enum Origin {
     /// A native binary had it.
-    Native(Vec<Arc<KernelCode>>),
+    Native(Vec<NativeCode>),
     /// The compiler makes it, or has made it for the cache.
     Compiler(Recipe),
 }
@@ -126,22 +127,23 @@ impl Origin {
     ///
     /// # Errors
     /// MODULE_BUILD_FAILURE, DEPENDENCY_UNAVAILABLE.
-    pub fn kernel_code(&self, info: &ModuleInfo, kernel: u32) -> Result<Arc<KernelCode>> {
+    pub fn kernel_code(&self, info: &ModuleInfo, id: CodeId) -> Result<Arc<KernelCode>> {
         let recipe = match self {
             Self::Native(code) => {
-                let code = code.get(kernel as usize).cloned();
-                return code.ok_or_else(|| failed(&CompilerError::NoSuchKernel(kernel)));
+                let code = code.get(id.kernel as usize).and_then(|code| code.form(id.form));
+                let code = code.ok_or_else(|| failed(&CompilerError::NoSuchKernel(id.kernel)));
+                return code.cloned().map(Arc::new);
             }
             Self::Compiler(recipe) => recipe,
         };
-        if let Some(code) = recipe.entry.as_ref().and_then(|entry| entry.code(kernel, info)) {
+        if let Some(code) = recipe.entry.as_ref().and_then(|entry| entry.code(id, info)) {
             return Ok(Arc::new(code));
         }
-        let (code, _) = recipe.wait(Some(kernel), |pending| pending.kernel_code(kernel))?;
+        let (code, _) = recipe.wait(Some(id), |pending| pending.kernel_code(id))?;
         if let Some(entry) = &recipe.entry
             && !recipe.is_careful()
         {
-            entry.put_code(kernel, &code);
+            entry.put_code(id, &code);
         }
         Ok(code)
     }
@@ -174,10 +176,10 @@ impl Recipe {
         Ok(attempt.pending.insert(pending).clone())
     }
 
-    /// Waits for an answer about the front end or a kernel, through deaths of the process.
+    /// Waits for an answer about the front end or code, through deaths of the process.
     fn wait<T>(
         &self,
-        kernel: Option<u32>,
+        code: Option<CodeId>,
         ask: impl Fn(&PendingModule) -> std::result::Result<T, CompilerError>,
     ) -> Result<(T, Arc<PendingModule>)> {
         loop {
@@ -195,8 +197,8 @@ impl Recipe {
                 continue;
             }
             attempt.deaths += 1;
-            let at_work = pending.was_begun(kernel);
-            match after_death(attempt.deaths, at_work, attempt.careful, kernel.is_none()) {
+            let at_work = pending.was_begun(code);
+            match after_death(attempt.deaths, at_work, attempt.careful, code.is_none()) {
                 Next::GiveUp => return Err(failed(&error)),
                 Next::Again => {}
                 Next::Careful => {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels' code in executable memory.
+//!
+//! A kernel whose work-items wait for each other may have two forms, for groups with whole rows and for those
+//! with uneven rows. Either runs all groups right. The second takes as long to build as the first, and
+//! most programs never need it, so it is built when a launch's group size is set for which it is faster.
+
+use std::sync::{Arc, OnceLock};
+
+use tally_compiler_protocol::{CodeId, Form, KernelCode, Uneven};
+use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_SCRATCH_BYTES};
+use tally_uapi::ioctl::bind_flag;
+
+use super::build::Build;
+use super::globals::{Unit, inconsistent, relocate};
+use crate::checks::{self, Watched};
+use crate::error::Result;
+use crate::trace;
+use crate::vm::{Mapping, Vm};
+
+/// A kernel's code. Every launch that may still run it keeps it alive.
+pub struct Code {
+    kernel: u32,
+    usual: Piece,
+    /// The groups for which there is another form.
+    other: Option<Uneven>,
+    /// That form, once a launch has needed it; `None`: there is none after all.
+    uneven: OnceLock<Option<Piece>>,
+    /// Local memory of the kernel's own variables, in bytes.
+    pub local_static: u32,
+    /// What its checks refer to, if it has any.
+    pub watched: Option<Arc<Watched>>,
+}
+
+/// One form of a kernel's code, in executable memory.
+pub struct Piece {
+    /// Address of the entry point.
+    pub entry: u64,
+    /// Scratch memory of a group, in bytes, whatever its size.
+    scratch_fixed: u32,
+    /// Scratch memory to add for each work-item, in bytes.
+    scratch_per_item: u32,
+    _mapping: Mapping,
+    _units: Vec<Arc<Unit>>,
+}
+
+impl Code {
+    /// Loads a kernel's usual code.
+    ///
+    /// # Errors
+    /// MODULE_BUILD_FAILURE, or what stands in the way of memory for it.
+    pub(super) fn load(vm: &Vm, build: &Build, kernel: u32) -> Result<Self> {
+        let (usual, made) = Piece::load(vm, build, CodeId { kernel, form: Form::Usual })?;
+        let watched = checks::get()
+            .and_then(|checks| checks.watch(build.kernel_name(kernel), made.sites.as_ref()));
+        Ok(Self {
+            kernel,
+            usual,
+            other: made.uneven,
+            uneven: OnceLock::new(),
+            local_static: made.local_static_bytes,
+            watched,
+        })
+    }
+
+    /// Loads the form for groups of this size, unless it is there. Without it the usual one runs them more
+    /// slowly, so no error stops the program.
+    pub(super) fn prepare(&self, vm: &Vm, build: &Build, group: [u32; 3]) {
+        if !self.other.is_some_and(|uneven| uneven.suits(group)) {
+            return;
+        }
+        // Other threads that need it wait here.
+        self.uneven.get_or_init(|| {
+            let id = CodeId { kernel: self.kernel, form: Form::Uneven };
+            match Piece::load(vm, build, id) {
+                Ok((piece, _)) => Some(piece),
+                Err(error) => {
+                    let name = build.kernel_name(self.kernel);
+                    log::warn!(
+                        "kernel {name:?} runs uneven rows one item at a time: {}",
+                        error.text()
+                    );
+                    None
+                }
+            }
+        });
+    }
+
+    /// The form that runs groups of this size, of those that are [prepared](super::Module::prepare).
+    pub fn piece(&self, group: [u32; 3]) -> &Piece {
+        let items = group.iter().map(|&n| u128::from(n)).product::<u128>();
+        let uneven =
+            self.other.filter(|uneven| uneven.suits(group)).and_then(|_| self.uneven.get());
+        let fits = |piece: &&Piece| items <= u128::from(piece.max_items());
+        uneven.and_then(Option::as_ref).filter(fits).unwrap_or(&self.usual)
+    }
+
+    /// The form that runs groups of any size.
+    pub fn usual(&self) -> &Piece {
+        &self.usual
+    }
+}
+
+impl Piece {
+    fn load(vm: &Vm, build: &Build, id: CodeId) -> Result<(Self, Arc<KernelCode>)> {
+        let made = build.origin.kernel_code(&build.info, id)?;
+        if made.entry as usize >= made.blob.len() {
+            return Err(inconsistent());
+        }
+        let mut blob = made.blob.clone();
+        relocate(&mut blob, &made.relocs, |global| build.address(global))?;
+        let mut mapping = vm.place(blob.len() as u64, BLOCK_ALIGN)?;
+        mapping.write(&blob)?;
+        mapping.bind(0, mapping.size(), bind_flag::READ | bind_flag::EXECUTE)?;
+        let entry = mapping.va() + u64::from(made.entry);
+        let name = build.kernel_name(id.kernel);
+        trace::kernel_name(entry, name);
+        match id.form {
+            Form::Usual => log::debug!("kernel {name:?} is at {entry:#x}"),
+            Form::Uneven => log::debug!("kernel {name:?} for uneven rows is at {entry:#x}"),
+        }
+        if !made.remark.is_empty() {
+            log::info!("kernel {name:?} runs {}", made.remark);
+        }
+        let piece = Self {
+            entry,
+            scratch_fixed: made.scratch_bytes_fixed,
+            scratch_per_item: made.scratch_bytes_per_item,
+            _mapping: mapping,
+            _units: build.graph.iter().map(|(unit, _)| unit.clone()).collect(),
+        };
+        Ok((piece, made))
+    }
+
+    /// Scratch memory of a group of `items` work-items, in bytes.
+    pub fn scratch(&self, items: u64) -> u64 {
+        u64::from(self.scratch_fixed) + u64::from(self.scratch_per_item) * items
+    }
+
+    /// Most work-items of a group, by the device and by the scratch memory that the code asks for.
+    pub fn max_items(&self) -> u32 {
+        let room = u64::from(MAX_SCRATCH_BYTES).saturating_sub(u64::from(self.scratch_fixed));
+        let fit = room.checked_div(u64::from(self.scratch_per_item)).unwrap_or(u64::MAX);
+        u32::try_from(fit).unwrap_or(u32::MAX).min(MAX_GROUP_ITEMS)
+    }
+}
