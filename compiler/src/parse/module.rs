@@ -316,14 +316,12 @@ impl Builder<'_> {
     fn variable(&mut self, inst: &Instruction<'_>) -> Result<()> {
         let id = inst.result().unwrap_or_default();
         let pointer = inst.result_type().unwrap_or_default();
-        let class = StorageClass::from_u32(inst.arg(0)?);
         let decorations = self.annotations.decorations(id).clone();
-        if class == Some(StorageClass::Function) {
-            return Err(inst.error("of a function stands outside of functions".into()));
-        }
         if let Some(builtin) = decorations.builtin {
             return self.define(inst, Def::BuiltIn(builtin, pointer));
         }
+        // One of the class Function may not stand here, but LLVM writes its globals of address space 0 so.
+        // It is taken as one of the class Private, as Intel's compiler does.
         let pointer_ir = self.ty(inst, pointer)?;
         let ty = self.pointee(inst, pointer)?;
         let (Type::Pointer(space), Some(layout)) =
