@@ -85,10 +85,10 @@ impl Notifier {
         )
     }
 
-    /// Has `target` told when the wait is over, which may be before this returns.
+    /// Arms a wait that tells `target` when it is over, which may be before this returns.
     ///
     /// # Errors
-    /// Nothing is told then. EIO: the VM is lost. ENODEV: the device is gone. ENOMEM.
+    /// After an error, the target is told nothing. EIO: the VM is lost. ENODEV: the device is gone. ENOMEM.
     pub(crate) fn arm(
         self: &Arc<Self>,
         progress: Progress,
@@ -139,7 +139,7 @@ impl Notifier {
 }
 
 impl Armed {
-    /// How the wait has ended, if it has: it is met, or cannot go on.
+    /// The outcome of the wait, if it has ended: it is met, or it cannot continue.
     fn outcome(&mut self, state: &State) -> Option<Result> {
         match self.progress.look() {
             Some(_) => Some(Ok(())),

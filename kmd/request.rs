@@ -338,15 +338,15 @@ impl TryFrom<&SemWait> for Wait {
     }
 }
 
-/// SEM_NOTIFY: a wait, and what is told of its end.
+/// SEM_NOTIFY: a wait, and the target that is told of its end.
 pub(crate) struct Notify {
-    /// What the wait is for.
+    /// The entries of the wait.
     pub(crate) entries: Entries,
-    /// What is told.
+    /// The target that is told when the wait ends.
     pub(crate) target: NotifyTarget,
 }
 
-/// What a wait tells.
+/// The target of a wait without a thread.
 pub(crate) enum NotifyTarget {
     /// An eventfd, by its descriptor.
     Eventfd(u32),

@@ -18,7 +18,7 @@ use crate::half::{Gone, device_file, is_pci};
 use crate::polls::{LIMIT, polled};
 use crate::processes::process;
 
-/// An eventfd, which counts how often it was told.
+/// An eventfd, which counts the waits that have told it.
 pub struct Bell(pub OwnedFd);
 
 impl Bell {
@@ -30,7 +30,7 @@ impl Bell {
         Self(unsafe { OwnedFd::from_raw_fd(number) })
     }
 
-    /// How often it was told since the last call.
+    /// Number of times that it was told since the last call.
     pub fn told(&self) -> u64 {
         let mut count = 0u64;
         // SAFETY: room for the number.
@@ -38,7 +38,7 @@ impl Bell {
         if read == 8 { count } else { 0 }
     }
 
-    /// As [`Self::told`], once there is something.
+    /// Does the same as [`Self::told`], once it was told at all.
     pub fn wait(&self) -> u64 {
         assert_eq!(polled(&self.0, LIMIT), POLLIN);
         self.told()
@@ -101,7 +101,7 @@ pub fn met_waits_tell_at_once() {
     notify(&fixture.node, 0, &entries, sem_wait_flag::ANY, &any).unwrap();
     notify(&fixture.node, 0, &entries, 0, &all).unwrap();
     assert_eq!((any.told(), all.told(), armed()), (1, 0, (1, 2)));
-    // What was met once stays met.
+    // An entry that was met once stays met.
     memory.word(0).store(0, Release);
     memory.word(1).store(1, Release);
     wake(&fixture.node, handle, 8);
@@ -175,7 +175,7 @@ pub fn the_end_of_a_vm_tells() {
     assert_eq!(lost.wait(&[queue.entry(0, 1)], 0, 0), Err(libc::EIO));
     let again = |value| notify(&lost.node, lost.vm, &[queue.entry(0, value)], 0, &second);
     assert_eq!((again(1), second.told()), (Err(libc::EIO), 0));
-    // What is met counts.
+    // A condition that is met counts.
     assert_eq!((again(0), second.told()), (Ok(()), 1));
     drop(memory);
     assert_eq!(armed(), (0, 0));

@@ -137,7 +137,7 @@ impl<'a> Syncobj<'a> {
         point
     }
 
-    /// DRM_IOCTL_SYNCOBJ_EVENTFD: has an eventfd told once the point is signalled.
+    /// DRM_IOCTL_SYNCOBJ_EVENTFD: an eventfd that is told once the point is signalled.
     fn ring(&self, point: u64) -> Bell {
         let bell = Bell::new();
         let mut arg =
@@ -361,7 +361,7 @@ pub fn fed_points_are_checked() {
     for point in [0, 1] {
         assert_eq!(unknown.feed(fixture.vm, &cells, point), Err(libc::ENOENT));
     }
-    // A buffer's handle is none of a sync object.
+    // A buffer's handle is not the handle of a sync object.
     let buffer = Syncobj { node: &fixture.node, handle };
     assert_eq!(buffer.feed(fixture.vm, &cells, 1), Err(libc::ENOENT));
     let syncobj = Syncobj::new(&fixture.node);
