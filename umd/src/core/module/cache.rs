@@ -12,10 +12,10 @@
 //!
 //! The key is everything that code depends on: SPIR-V, flags, constants, links, the processor, the
 //! compiler's program. Files appear by renaming, so a reader sees a whole file or none, and whatever
-//! is damaged is built anew. Nothing here is an error to anybody: what can't be read is not there,
-//! what can't be written is not kept.
+//! is damaged is built anew. Nothing here is reported as an error: a file that can't be read counts as
+//! missing, and one that can't be written is not kept.
 //!
-//! What lies in the folder is run as code: the folder and each file must be the user's own, with no
+//! Files in the folder are run as code, so the folder and each file must be the user's own, with no
 //! rights for others to write. The folder is looked at once, and used by its descriptor from then on:
 //! what its name leads to later does not matter.
 
@@ -43,14 +43,14 @@ pub struct Entry {
 /// The folder, and what it is for.
 struct Cache {
     folder: Folder,
-    /// Tells compilers apart.
+    /// Identifies the compiler.
     compiler: Vec<u8>,
 }
 
 /// The folder.
 struct Folder {
     dir: File,
-    /// Most bytes that it is to hold.
+    /// The largest number of bytes that it is to hold.
     limit: u64,
     writes: AtomicU32,
 }
@@ -101,7 +101,7 @@ fn cache() -> Result<&'static Cache, &'static str> {
     CACHE.get_or_init(open).as_ref().map_err(String::as_str)
 }
 
-/// What a person wants to know of the cache: its folder and its size, or why there is none.
+/// A description of the cache for users: its folder and its size, or the reason why there is none.
 pub fn describe() -> String {
     match cache() {
         Ok(cache) => {
@@ -147,7 +147,7 @@ impl Folder {
     }
 
     fn read(&self, name: &str) -> Option<Vec<u8>> {
-        // Whatever else has the name is not to be waited for.
+        // Opening must not block if the name belongs to something other than a file.
         let mut file = self.file(name, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
         let about = file.metadata().ok()?;
         if !about.is_file() || !is_own(&about) {
@@ -227,7 +227,7 @@ impl Folder {
     }
 }
 
-/// Whether it belongs to this user, and nobody else may write to it.
+/// Whether it belongs to this user, and no other user may write to it.
 fn is_own(about: &fs::Metadata) -> bool {
     about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0
 }
