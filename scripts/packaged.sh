@@ -55,8 +55,8 @@ build_packaged() {
 readonly loader_source=$root/scripts/packaged.d/level-zero_1.32.0.orig.tar.gz
 readonly loader_sum=b658d3be89b2ea3c5e6b3214592acb58a4875e738184b1a4cc7e9cf878b5f7b9
 
-# build_loader: the loader and its layers, in $packaged/loader/lib; their headers and licence in
-# $packaged/loader/source. The C++ library is inside and stays out of the program's sight.
+# build_loader: builds the loader and its layers, in $packaged/loader/lib; their headers and licence are
+# in $packaged/loader/source. The C++ library is inside, and its symbols are hidden.
 build_loader() {
     local folder=$packaged/loader
     if [ "$(cat "$folder/built" 2>/dev/null)" = "$loader_sum" ]; then

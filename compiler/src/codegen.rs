@@ -104,7 +104,7 @@ pub fn kernel_code(
     })
 }
 
-/// As [`kernel_code`], in one form, which takes less time where there are two. Code with debug
+/// Like [`kernel_code`], in one form, which takes less time if there are two. Code with debug
 /// information, and code that checks, is one piece for all groups.
 ///
 /// # Errors
@@ -134,8 +134,8 @@ pub fn kernel_code_in(
     code_of(module, kernel, target, options, lanes, widened)
 }
 
-/// Generates the code of a kernel with vectors of so many items, or with one item at a time if it
-/// can't be widened so.
+/// Generates the code of a kernel with vectors of `lanes` items, or scalar code if it can't be widened
+/// to them.
 ///
 /// # Errors
 /// The same as those of [`kernel_code`].

@@ -3,8 +3,8 @@
 //!
 //! One thread reads requests, and one for each processor works on them. A caller waits for the front
 //! end of a module, and for code that is needed; the usual code of the other kernels is generated when
-//! there is nothing else to do. A panic in a build is a failed build. What a panic can't catch, a crash in
-//! LLVM or a limit of time or memory, ends the process; the driver then says so and starts another.
+//! there is nothing else to do. A panic in a build is a failed build. Failures that do not panic, a crash
+//! in LLVM or a limit of time or memory, end the process; the driver then reports that and starts another.
 
 mod confine;
 mod limits;
@@ -124,7 +124,7 @@ impl Server {
             let job = self.queue.take();
             limits::allow_time();
             let (module, code) = job.names();
-            // Should the process die, the driver knows what it worked on.
+            // If the process dies, the driver knows what it was working on.
             self.reply(&Reply::Begun { module, code }, |_| Reply::Begun { module, code });
             match job {
                 Job::FrontEnd { module, source } => self.front_end(module, source),

@@ -109,7 +109,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What stays is litter, not a failure.
+        // If the folder stays, that is no failure.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

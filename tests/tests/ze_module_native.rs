@@ -72,7 +72,7 @@ fn a_native_binary_loads_and_runs_without_a_compiler() {
     ];
     let said = ze::in_child("child_that_loads_a_binary", &variables);
     assert!(said.contains("for uneven rows is at"), "four work-items are no whole vector: {said}");
-    // A file that stays is litter, not a failure.
+    // If the file stays, that is no failure.
     let _ = std::fs::remove_file(&path);
     check!(zeModuleDestroy(module));
 }

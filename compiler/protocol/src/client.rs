@@ -120,8 +120,8 @@ impl PendingModule {
         lock(&self.slot.built).warnings.clone()
     }
 
-    /// Whether the process was at work on the front end, or on a kernel's code, when it was last
-    /// heard of: if it has died, this may be why.
+    /// Whether the process was working on the front end, or on a kernel's code, when it last sent a
+    /// message: if it has died, this may be the cause.
     pub fn was_begun(&self, code: Option<CodeId>) -> bool {
         lock(&self.slot.built).begun.contains(&code)
     }
@@ -136,7 +136,7 @@ impl PendingModule {
             return Err(CompilerError::NoSuchKernel(code.kernel));
         }
         if !lock(&self.slot.built).code.contains_key(&code) {
-            // If the process is dead, the wait below says so with all that is known.
+            // If the process is dead, the wait below reports it with all details.
             let _ = self.link.send(&Request::Need { module: self.module, code });
         }
         self.wait(|built| built.code.get(&code).cloned())
@@ -209,7 +209,7 @@ struct Built {
     warnings: String,
     code: HashMap<CodeId, Result<Arc<KernelCode>, CompilerError>>,
     death: Option<CompilerError>,
-    /// What the process works on: the front end, or code.
+    /// The pieces of work that the process has begun: the front end, or code.
     begun: HashSet<Option<CodeId>>,
 }
 

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{ArgKind, DebugPlace, Form, Input, KernelCode, ModuleInfo, TargetCpu, fingerprint};
 
-/// Version of the format, and of the interface between kernels and device. Every change of either
-/// gets a new number.
+/// Version of the format, and of the interface between kernels and device. Every change of either needs
+/// a new number.
 pub const NATIVE_VERSION: u32 = 7;
 
 /// The first bytes of a native binary.
@@ -36,9 +36,9 @@ pub struct NativeModule {
     pub target: TargetCpu,
     /// The module's description.
     pub info: ModuleInfo,
-    /// The code of each kernel; none if the module has imports, which a link resolves anew.
+    /// The code of each kernel; none if the module has imports, which a link resolves again.
     pub code: Vec<NativeCode>,
-    /// What it was built from, if it may be linked with others.
+    /// The inputs from which it was built, if it may be linked with others.
     pub inputs: Vec<Input>,
     /// Identifies the source.
     pub uuid: [u8; 16],
@@ -70,7 +70,7 @@ impl NativeCode {
     }
 }
 
-/// The reason why bytes are no native binary that can be used.
+/// The reason why bytes are no usable native binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NativeError {
     /// They do not begin with [`MAGIC`].

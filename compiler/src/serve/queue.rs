@@ -86,7 +86,7 @@ impl<B> Queue<B> {
         self.changed.notify_all();
     }
 
-    /// Puts code of a module that is built before other code.
+    /// Requests code of a module, which is generated before other code.
     pub(super) fn need(&self, module: u64, code: CodeId) {
         self.lock().needed.push_back((module, code));
         self.changed.notify_one();
@@ -140,7 +140,7 @@ impl<B> State<B> {
         None
     }
 
-    /// The job of code, unless it was begun before or its module is gone.
+    /// The job for a piece of code, unless it was begun before or its module was released.
     fn begin(&mut self, module: u64, code: CodeId) -> Option<Job<B>> {
         let entry = self.modules.get_mut(&module)?;
         let built = entry.built.clone();

@@ -125,7 +125,7 @@ pub fn compare_at(
                 .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
         };
         let kernel = match target.name.as_str() {
-            // As a driver gets it: there may be two lengths of vectors, and two forms, of which either runs
+            // The code for drivers: there may be two lengths of vectors, and two forms, of which either runs
             // all groups.
             "x86-64-v4" => {
                 let uneven = Kernel::in_form(module, name, target, Form::Uneven);

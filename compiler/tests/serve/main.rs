@@ -72,7 +72,7 @@ fn usual(kernel: u32) -> CodeId {
     CodeId { kernel, form: Form::Usual }
 }
 
-/// A folder with a shell script in the place of the program.
+/// A folder with a shell script in place of the program.
 struct Fake(PathBuf);
 
 impl Fake {
