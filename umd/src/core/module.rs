@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Modules: what the compiler made of SPIR-V, its global variables, and its kernels' code.
+//! Modules: the compiler's output for SPIR-V, with global variables and the kernels' code.
 //!
 //! A module that imports from others is built twice: alone when it is created, which says what it
 //! needs and offers, and with the others when it is linked ([`mod@link`]). Only then it has code.
@@ -40,7 +40,7 @@ pub struct Module {
     built: Build,
     /// The build with the modules that it imports from, once it is linked.
     linked: OnceLock<Build>,
-    /// Names of the kernels, as the C interface hands them out.
+    /// Names of the kernels, as the C interface returns them.
     names: Vec<CString>,
     /// Code by kernel, made when a kernel is first created.
     code: Mutex<HashMap<u32, Arc<Code>>>,
@@ -120,7 +120,7 @@ impl Module {
             Err(why) => return (Err(not_native(&why)), format!("native binary: {why}")),
         };
         if checks::of_kernels().any() && !native.inputs.is_empty() {
-            // The code of a native binary checks nothing, so it is made anew where there is a compiler.
+            // The code of a native binary has no checks, so it is built again where there is a compiler.
             let (built, log) = Self::compile(context, native.inputs.clone(), true);
             if !built.as_ref().is_err_and(|error| error.code() == NO_COMPILER) {
                 return (built, log);
@@ -309,7 +309,7 @@ impl Module {
     /// A kernel's usual code, ready to run; waits until it is generated.
     ///
     /// # Errors
-    /// MODULE_BUILD_FAILURE, or what stands in the way of memory for it.
+    /// MODULE_BUILD_FAILURE, or the errors of allocating memory for it.
     pub fn code(&self, kernel: u32) -> Result<Arc<Code>> {
         if let Some(code) = self.codes().get(&kernel) {
             return Ok(code.clone());
