@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the compiler made of a module.
+//! The compiler's output for a module.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ pub struct Code {
     uneven: OnceLock<Option<Piece>>,
     /// Local memory of the kernel's own variables, in bytes.
     pub local_static: u32,
-    /// What its checks refer to, if it has any.
+    /// The data to which its checks refer, if it has any.
     pub watched: Option<Arc<Watched>>,
 }
 
