@@ -13,7 +13,6 @@ mod group;
 mod image;
 mod item;
 mod launch;
-mod math;
 mod memory;
 mod ops;
 mod printf;

@@ -23,6 +23,7 @@
 //! Widening is never required: a kernel that it refuses is built in scalar form. If no item waits, the
 //! remaining items of a row behind the last whole vector run in scalar form too.
 
+mod atomics;
 mod blocks;
 mod build;
 mod divide;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations on values alone.
 
-use super::math;
 use super::value::Value;
-use crate::ir::{BinaryOp, ConvertOp, Float, MathOp, Module, Op, SecondResult, Type, TypeId};
+use crate::ir::{BinaryOp, ConvertOp, MathOp, Module, Op, Type, TypeId};
 use crate::ir::{Scalar, eval};
 
 /// The result of an operation on typed values. `Err` names what cannot be done.
@@ -155,24 +154,8 @@ fn library(module: &Module, op: MathOp, args: &[(TypeId, Value)]) -> Result<Valu
         return Err(format!("{} of {}", op.name(), module.types.text(first)));
     };
     let compute = |lane: usize| {
-        let bits = |i: usize| args.get(i).map_or(0, |(_, value)| value.part(lane).bits());
-        let number = |i: usize| eval::float_value(float, bits(i));
-        if op == MathOp::Nextafter && float == Float::F32 {
-            let [a, b] = [0, 1].map(|i| f32::from_bits(bits(i) as u32));
-            return (u64::from(libm::nextafterf(a, b).to_bits()), 0);
-        }
-        let int = if op.takes_int() { bits(args.len() - 1) as u32 as i32 } else { 0 };
-        let (result, second) = math::call(op, number(0), number(1), int);
-        let first = if op.returns_int() {
-            u64::from(second as i32 as u32)
-        } else {
-            eval::float_bits(float, result)
-        };
-        let second = match op.second_result() {
-            Some(SecondResult::Int) => u64::from(second as i32 as u32),
-            _ => eval::float_bits(float, second),
-        };
-        (first, second)
+        let bits: Vec<u64> = args.iter().map(|(_, value)| value.part(lane).bits()).collect();
+        eval::library(op, float, &bits)
     };
     let result = each_lane(module, first, |lane| Ok(compute(lane).0))?;
     if op.second_result().is_none() {

@@ -10,10 +10,12 @@ use super::types::{Float, Scalar};
 
 mod float;
 mod fold;
+mod library;
 
 pub use float::{float_bits, float_value};
 use float::{fused, to_int};
 pub use fold::{apply, fold};
+pub use library::library;
 
 /// The value of `bits` bits as a signed number.
 fn signed(value: u64, bits: u32) -> i64 {

@@ -9,8 +9,8 @@
 //!
 //! LLVM unrolls loops too, but only after widening. So this pass unrolls those alone that something
 //! before widening gains by: where the index of a private array or of a constant table becomes
-//! constant. Then `registers` makes values of the array's elements, and `simplify` constants of the
-//! table's.
+//! constant, or the argument of a mathematical function does. Then `registers` makes values of the
+//! array's elements, and `simplify` constants of the table's, and of what the function gives.
 //!
 //! A loop qualifies if it has one exit, which each of its iterations passes, and no items wait for each
 //! other in it. The exit's condition is evaluated for one iteration after the other, so any form of
@@ -51,7 +51,7 @@ fn unroll_one(module: &mut Module, function: &mut Function, limit: usize) -> Opt
         let mut turns = Turns::new(module, function, &loops, &plan);
         let Some(count) = turns.count() else { continue };
         let weight = count * turns.weight();
-        if weight <= limit && turns.fixes_an_index() {
+        if weight <= limit && turns.fixes_something() {
             unroll(function, &plan, count);
             return Some(weight.max(1));
         }
@@ -216,14 +216,19 @@ impl<'a> Turns<'a> {
         blocks.flat_map(|block| &block.insts).filter(stays).count()
     }
 
-    /// Whether an access to a private array or a constant table has an index that counts the turns, so
-    /// that it is constant if this loop is unrolled and those around it are.
-    fn fixes_an_index(&self) -> bool {
+    /// Whether an access to a private array or a constant table has an index that counts the turns, or a
+    /// mathematical function has an argument that does, so that it is constant if this loop is unrolled
+    /// and those around it are.
+    fn fixes_something(&self) -> bool {
         let function = self.function;
         let mut insts = self.plan.it.blocks.iter().flat_map(|&id| &function.blocks[id].insts);
         insts.any(|inst| match &inst.op {
             Op::Load(at, _) | Op::Store(at, ..) => self.is_fixed(*at),
             Op::Copy(to, from, ..) => self.is_fixed(*to) || self.is_fixed(*from),
+            Op::Math(_, args) => {
+                let mut all = args.iter().map(|&arg| self.counts(arg, 0));
+                all.try_fold(false, |any, it| Some(any | it?)) == Some(true)
+            }
             _ => false,
         })
     }
@@ -285,7 +290,12 @@ impl<'a> Turns<'a> {
                 let starts = arms.iter().any(|arm| matches!(arm.1, Operand::Const(_)));
                 (heads && starts && block != self.plan.it.header).then_some(false)
             }
-            Op::Unary(..) | Op::Binary(..) | Op::Convert(..) | Op::Select(..) | Op::Compare(..)
+            Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Ternary(..)
+            | Op::Convert(..)
+            | Op::Select(..)
+            | Op::Compare(..)
                 if depth <= MAX_DEPTH =>
             {
                 let mut any = Some(false);

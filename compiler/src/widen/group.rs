@@ -118,7 +118,7 @@ impl Widener<'_> {
     }
 
     /// All items' values combined, as a scalar.
-    fn reduce(&mut self, op: BinaryOp, vector: Operand) -> Result<Operand, Refusal> {
+    pub(super) fn reduce(&mut self, op: BinaryOp, vector: Operand) -> Result<Operand, Refusal> {
         let (mut vector, _) = self.neutral(op, vector)?;
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
@@ -158,7 +158,7 @@ impl Widener<'_> {
     }
 
     /// The values of each item and those before it combined, or of those before it only.
-    fn scan(
+    pub(super) fn scan(
         &mut self,
         op: BinaryOp,
         vector: Operand,

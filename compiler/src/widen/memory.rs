@@ -67,6 +67,7 @@ impl Widener<'_> {
             {
                 return Ok(false);
             }
+            Op::AtomicRmw(..) if self.atomic(inst)? => {}
             &Op::Report { site, size, at, mistake, .. } => self.report(site, size, at, mistake)?,
             Op::Load(..)
             | Op::Image(..)
@@ -159,7 +160,12 @@ impl Widener<'_> {
         Ok(self.out.value(Op::Construct(values), ty))
     }
 
-    fn load(&mut self, at: Operand, ty: TypeId, access: Access) -> Result<Vec<Operand>, Refusal> {
+    pub(super) fn load(
+        &mut self,
+        at: Operand,
+        ty: TypeId,
+        access: Access,
+    ) -> Result<Vec<Operand>, Refusal> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
         let line = self.is_vector(&leaves, size);

@@ -28,10 +28,25 @@ enum Part {
     Vectors(TypeId, Vec<Operand>),
 }
 
+/// The items' operands of an instruction, and when they were asked for.
+pub(super) struct Parts {
+    parts: Vec<Part>,
+    at: Moment,
+}
+
 impl Widener<'_> {
     /// Executes an operation for each running item, one after the other.
     pub(super) fn one_by_one(&mut self, inst: &Inst) -> Result<(), Refusal> {
-        self.remark("takes its items one by one for an operation on memory");
+        // Where all run, no item's mask is asked for: atomics are short beside a branch. The form for
+        // uneven rows has each of them once, to be built in less time.
+        let unmasked = matches!(inst.op, Op::AtomicRmw(..)) && self.rows == Rows::Whole;
+        let parts = self.parts(inst)?;
+        self.one_by_one_of(inst, &parts, unmasked)
+    }
+
+    /// The items' operands. What there is of them is known best in the block that made them, so blocks
+    /// that come between ask for them first.
+    pub(super) fn parts(&mut self, inst: &Inst) -> Result<Parts, Refusal> {
         let mut operands = Vec::new();
         inst.op.for_each_operand(|operand| operands.push(operand));
         let mut parts = Vec::new();
@@ -42,12 +57,24 @@ impl Widener<'_> {
                 _ => Part::Vectors(self.type_in(operand), self.vectors(operand)?),
             });
         }
+        Ok(Parts { parts, at: (self.out.block, self.out.writes) })
+    }
+
+    /// The same with operands that were asked for before, without writes since. `unmasked`: whether there
+    /// is code of its own for the case that all items run.
+    pub(super) fn one_by_one_of(
+        &mut self,
+        inst: &Inst,
+        parts: &Parts,
+        unmasked: bool,
+    ) -> Result<(), Refusal> {
+        self.remark("takes its items one by one for an operation on memory");
+        let (now, parts) = (parts.at, &parts.parts);
         let ty = inst.result.map(|result| self.from.values[result].ty);
         let leaves = match ty {
             Some(ty) => self.leaves(ty)?,
             None => Vec::new(),
         };
-        let now = (self.out.block, self.out.writes);
         let mut results = Vec::new();
         for leaf in &leaves {
             let vector = self.out.vector_of(leaf.ty);
@@ -57,9 +84,7 @@ impl Widener<'_> {
             results.push(var);
         }
         match self.mask {
-            // Where all run, no item's mask is asked for: atomics are short beside a branch. The form
-            // for uneven rows has each of them once, to be built in less time.
-            Some(mask) if matches!(inst.op, Op::AtomicRmw(..)) && self.rows == Rows::Whole => {
+            Some(mask) if unmasked => {
                 let bool = self.out.module.types.bool();
                 let others = self.not(mask);
                 let some_wait = self.out.value(Op::Any(others), bool);
@@ -68,12 +93,12 @@ impl Widener<'_> {
                 self.out.end(Terminator::CondBranch(all, yes, no));
                 for (block, mask) in [(yes, None), (no, Some(mask))] {
                     self.out.switch_to(block);
-                    self.turns(inst, &parts, mask, &results, now)?;
+                    self.turns(inst, parts, mask, &results, now)?;
                     self.out.end(Terminator::Branch(join));
                 }
                 self.out.switch_to(join);
             }
-            mask => self.turns(inst, &parts, mask, &results, now)?,
+            mask => self.turns(inst, parts, mask, &results, now)?,
         }
         if let Some(result) = inst.result {
             let values: Vec<Operand> = results.into_iter().map(|var| self.out.read(var)).collect();

@@ -189,6 +189,45 @@ fn unrolled_loops_do_the_same() {
     }
 }
 
+/// A cosine transform, and functions of one and two results, of floats, doubles and vectors.
+const CONSTANTS: &str = "
+kernel void constants(global float *io, global double *wide) {
+  int i = get_global_id(0);
+  float x[8], sum = 0;
+  for (int k = 0; k < 8; k++)
+    x[k] = io[i] * k;
+  for (int u = 0; u < 4; u++)
+    for (int k = 0; k < 8; k++)
+      sum += x[k] * cospi((2 * k + 1) * u / 16.0f);
+  for (int k = 1; k < 5; k++)
+    sum += io[i] * exp(-k * k / 8.0f) / tgamma((float)k);
+  float c, s = sincos(0.25f, &c), w;
+  int e;
+  float2 v = pow((float2)(2, 3), (float2)(0.5f, 4));
+  sum += s * c + fract(2.75f, &w) * w + frexp(40.0f, &e) * e + v.x * v.y + ilogb(77.0f);
+  io[i] = sum;
+  wide[i] = log(3.0) * sqrt(2.0) + fmod(7.5, 2.0) + hypot(3.0, 4.0) + pown(1.5, 3);
+}";
+
+/// What OpenCL C compilers do not fold, since they do not know the device's functions.
+#[test]
+fn functions_of_constants_are_numbers() {
+    let doubles = (0..32u64).flat_map(u64::to_le_bytes).collect();
+    let floats = (0..32).flat_map(|i: i32| (i as f32 / 8.0).to_le_bytes()).collect();
+    let run = (Grid::line(32, 16), vec![Input::bytes(floats), Input::bytes(doubles)]);
+    for level in ["-O0", "-O2"] {
+        let mut module = module(&clang::compile_text(CONSTANTS, &[level]));
+        agree_after_each(&module, "constants", std::slice::from_ref(&run)).expect(level);
+        let kernel = module.kernels[0].clone();
+        let (_, mut function) = optimise::inlined(&module, &kernel, LIMIT).expect("it is small");
+        ORDER.into_iter().for_each(|pass| pass.run(&mut module, &mut function));
+        let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let left: Vec<&Op> =
+            insts.map(|inst| &inst.op).filter(|op| matches!(op, Op::Math(..))).collect();
+        assert!(left.is_empty(), "{level}: {left:?}");
+    }
+}
+
 /// The number of loops left in a kernel.
 fn loops_left(body: &str) -> usize {
     let source = format!(
@@ -211,6 +250,8 @@ fn loops_without_gain_or_bound_are_left() {
     assert_eq!(loops_left("int b[4]; for (int i = 0; i < n; i++) b[i] = i; p[2] = b[1];"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += table[i];"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / 3.0f);"), 0);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / (float)n);"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) { l[i] = table[i]; barrier(1); }"), 1);
     assert_eq!(loops_left("int b[99]; for (int i = 0; i < 99; i++) b[i] = i; p[2] = b[n & 1];"), 1);
     assert_eq!(

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::{Scalar, binary, compare, convert, ternary, test, unary};
+use super::{Float, Scalar, binary, compare, convert, library, ternary, test, unary};
 use crate::ir::{
-    ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, Type, TypeId, ValueId,
+    ConstId, ConstKind, ConvertOp, Function, Inst, MathOp, Module, Op, Operand, Type, TypeId,
+    ValueId,
 };
 
 /// The constant value of `result` after the instructions, whose operands must be constants or results
@@ -87,7 +88,51 @@ pub fn apply(module: &mut Module, op: &Op, ty: TypeId, args: &[ConstId]) -> Opti
             let kind = module.constants[*a].kind.clone();
             Some(module.constant(ty, kind))
         }
+        (Op::Math(op, _), args) => math(module, *op, ty, args),
         _ => by_component(module, op, ty, args),
+    }
+}
+
+/// A library function of constants, if what `library` computes is within OpenCL's limits.
+fn math(module: &mut Module, op: MathOp, ty: TypeId, args: &[ConstId]) -> Option<ConstId> {
+    let of = module.constants[*args.first()?].ty;
+    let Scalar::Float(float) = Scalar::of(&module.types[module.types.element(of)])? else {
+        return None;
+    };
+    use MathOp::{Lgamma, LgammaR, Rootn, Tgamma};
+    match float {
+        Float::F32 => {}
+        Float::F64 if !matches!(op, Lgamma | LgammaR | Rootn | Tgamma) => {}
+        _ => return None,
+    }
+    let results = match &module.types[ty] {
+        Type::Struct { members, .. } => members.clone(),
+        _ => vec![ty],
+    };
+    let lanes = module.types.lanes(of);
+    let mut parts = vec![Vec::new(); results.len()];
+    for lane in 0..lanes {
+        let mut bits = Vec::with_capacity(args.len());
+        for &arg in args {
+            let part = if lanes == 1 { arg } else { component(module, arg, lane)? };
+            bits.push(module.const_bits(part)?);
+        }
+        let (first, second) = library(op, float, &bits);
+        for ((part, &ty), bits) in parts.iter_mut().zip(&results).zip([first, second]) {
+            let element = module.types.element(ty);
+            part.push(module.const_int(element, bits));
+        }
+    }
+    let mut whole = Vec::with_capacity(results.len());
+    for (part, &ty) in parts.into_iter().zip(&results) {
+        whole.push(match part[..] {
+            [only] if lanes == 1 => only,
+            _ => module.constant(ty, ConstKind::Composite(part)),
+        });
+    }
+    match whole[..] {
+        [only] => Some(only),
+        _ => Some(module.constant(ty, ConstKind::Composite(whole))),
     }
 }
 

@@ -6,11 +6,35 @@
 
 use std::f64::consts::PI;
 
-use crate::ir::MathOp;
+use super::float::{float_bits, float_value};
+use crate::ir::operators::{MathOp, SecondResult};
+use crate::ir::types::Float;
+
+/// The bits of both results of a function of numbers of a type. The second is 0 where there is none. A
+/// function whose only result is an integer gives it first.
+pub fn library(op: MathOp, float: Float, args: &[u64]) -> (u64, u64) {
+    let bits = |i: usize| args.get(i).copied().unwrap_or(0);
+    if op == MathOp::Nextafter && float == Float::F32 {
+        let [a, b] = [0, 1].map(|i| f32::from_bits(bits(i) as u32));
+        return (u64::from(libm::nextafterf(a, b).to_bits()), 0);
+    }
+    let int = if op.takes_int() { bits(args.len().saturating_sub(1)) as u32 as i32 } else { 0 };
+    let number = |i: usize| float_value(float, bits(i));
+    let (first, second) = call(op, number(0), number(1), int);
+    let of_int = |number: f64| u64::from(number as i32 as u32);
+    if op.returns_int() {
+        return (of_int(second), 0);
+    }
+    let second = match op.second_result() {
+        Some(SecondResult::Int) => of_int(second),
+        _ => float_bits(float, second),
+    };
+    (float_bits(float, first), second)
+}
 
 /// Both results of a function; the second is 0 where there is none. `int` is the argument of the
 /// functions that take an integer. A function whose only result is an integer gives it second.
-pub fn call(op: MathOp, x: f64, y: f64, int: i32) -> (f64, f64) {
+fn call(op: MathOp, x: f64, y: f64, int: i32) -> (f64, f64) {
     match op {
         MathOp::Fract => {
             let floor = x.floor();

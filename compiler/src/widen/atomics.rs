@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Atomic updates of all items of a vector by one.
+//!
+//! An update of memory that other threads have cached takes a hundred times as long as an addition. So
+//! items that update the same place combine their values first, and one update does it for all:
+//!
+//! ```text
+//!   atomic_add(m, x)                     atomic_add(m, x0 + x1 + ...)
+//!   i = atomic_add(m, x)         ──▶     i = atomic_add(m, x0 + x1 + ...) + (0, x0, x0 + x1, ...)
+//! ```
+//!
+//! No other thread can tell this from items that follow each other closely. Sums of floats depend on
+//! their order, so those stay as they are.
+//!
+//! Whether items update one place is known where the address is the same for all. Of other addresses in
+//! global memory it is found out if no result is used. And if a minimum or maximum of no item changes
+//! what is there, then looking at the places is enough; most updates find that once a few have run.
+
+use super::emit::Widener;
+use super::refusal::Refusal;
+use super::shape::{Rows, Shape};
+use crate::ir::{
+    Access, AddressSpace, AtomicOp, BinaryOp, CompareOp, Inst, Op, Operand, Ordering, Scope,
+    Terminator, Type, TypeId, UnaryOp, ValueId,
+};
+use crate::optimise::is_skipped;
+
+/// The name by which it is left out.
+const NAME: &str = "atomics";
+
+/// An update of integers that can be combined.
+struct Update {
+    op: AtomicOp,
+    /// What combines two values.
+    combine: BinaryOp,
+    at: Operand,
+    value: Operand,
+    ordering: Ordering,
+    scope: Scope,
+    /// The type of the integers.
+    ty: TypeId,
+    /// The result, if anything uses it.
+    result: Option<ValueId>,
+}
+
+impl Widener<'_> {
+    /// Does an atomic update for all items together. `false` if that has no use or is not possible.
+    pub(super) fn atomic(&mut self, inst: &Inst) -> Result<bool, Refusal> {
+        let Some(update) = self.update(inst).filter(|_| !is_skipped(NAME)) else {
+            return Ok(false);
+        };
+        if self.shape(update.at) == Shape::Uniform {
+            let at = self.one(update.at);
+            self.together(&update, at)?;
+            return Ok(true);
+        }
+        let global = matches!(
+            self.out.module.types[self.type_in(update.at)],
+            Type::Pointer(AddressSpace::Global | AddressSpace::Generic)
+        );
+        if !global || update.result.is_some() {
+            return Ok(false);
+        }
+        if let Some(beats) = beats(update.op).filter(|_| update.ordering == Ordering::Relaxed) {
+            self.where_it_changes(inst, &update, beats)?;
+            return Ok(true);
+        }
+        if self.shape(update.at) != Shape::Varying {
+            return Ok(false);
+        }
+        self.if_one_place(inst, &update)?;
+        Ok(true)
+    }
+
+    fn update(&self, inst: &Inst) -> Option<Update> {
+        let Op::AtomicRmw(op, at, value, ordering, scope) = inst.op else { return None };
+        let combine = match op {
+            AtomicOp::Add | AtomicOp::Sub => BinaryOp::Add,
+            AtomicOp::And => BinaryOp::And,
+            AtomicOp::Or => BinaryOp::Or,
+            AtomicOp::Xor => BinaryOp::Xor,
+            AtomicOp::SMin => BinaryOp::SMin,
+            AtomicOp::SMax => BinaryOp::SMax,
+            AtomicOp::UMin => BinaryOp::UMin,
+            AtomicOp::UMax => BinaryOp::UMax,
+            AtomicOp::Exchange | AtomicOp::FAdd | AtomicOp::FMin | AtomicOp::FMax => return None,
+        };
+        let ty = self.type_in(value);
+        let result = inst.result.filter(|&result| self.is_used(result));
+        let integer = matches!(self.out.module.types[ty], Type::Int(_));
+        integer.then_some(Update { op, combine, at, value, ordering, scope, ty, result })
+    }
+
+    fn is_used(&self, value: ValueId) -> bool {
+        let mut used = false;
+        let mut look = |operand: Operand| used |= operand == Operand::Value(value);
+        for (_, block) in self.from.blocks.iter() {
+            for inst in &block.insts {
+                inst.op.for_each_operand(&mut look);
+            }
+            block.terminator.for_each_operand(&mut look);
+        }
+        used
+    }
+
+    /// One update of a place, if any item runs.
+    fn together(&mut self, update: &Update, at: Operand) -> Result<(), Refusal> {
+        let ty = update.ty;
+        let vector = self.vector(update.value)?;
+        let same = self.shape(update.value) == Shape::Uniform;
+        let all = match update.combine {
+            BinaryOp::Add | BinaryOp::Xor => self.reduce(update.combine, vector)?,
+            // Combined with itself a value stays what it is.
+            _ if same => self.one(update.value),
+            _ => self.reduce(update.combine, vector)?,
+        };
+        let op = Op::AtomicRmw(update.op, at, all, update.ordering, update.scope);
+        let old = match self.mask {
+            None => self.out.def(op, ty, Default::default()),
+            Some(mask) => {
+                let old = self.out.var(ty);
+                let undef = self.out.undef(ty);
+                self.out.write(old, undef);
+                self.if_any(mask, |this| {
+                    let before = this.out.def(op, ty, Default::default());
+                    this.out.write(old, before);
+                    Ok(())
+                })?;
+                self.out.read(old)
+            }
+        };
+        let Some(result) = update.result else { return Ok(()) };
+        let before = self.scan(update.combine, vector, true, false)?;
+        let old = self.out.splat(old);
+        let combine = if update.op == AtomicOp::Sub { BinaryOp::Sub } else { update.combine };
+        let vector = self.out.type_of(before);
+        let results = self.out.value(Op::Binary(combine, old, before), vector);
+        self.set(result, &[results])
+    }
+
+    /// An update for all if their addresses turn out to be one, else one for each.
+    fn if_one_place(&mut self, inst: &Inst, update: &Update) -> Result<(), Refusal> {
+        let types = &mut self.out.module.types;
+        let (bool, i32_type) = (types.bool(), types.int(32));
+        let parts = self.parts(inst)?;
+        let addresses = self.vector(update.at)?;
+        let pointer = self.type_in(update.at);
+        let mask = self.mask_value();
+        // Without an item there is no last one.
+        let last = self.out.value(Op::LastTrue(mask), i32_type);
+        let lanes = self.out.int(i32_type, i64::from(self.out.lanes - 1));
+        let last = self.out.value(Op::Binary(BinaryOp::And, last, lanes), i32_type);
+        let at = self.out.value(Op::ExtractDynamic(addresses, last), pointer);
+        let every = self.out.splat(at);
+        let masks = self.out.type_of(mask);
+        let differs = Op::Compare(CompareOp::Ne, addresses, every);
+        let differs = self.out.value(differs, masks);
+        let differs = self.out.value(Op::Binary(BinaryOp::And, differs, mask), masks);
+        let any = self.out.value(Op::Any(differs), bool);
+        let one = self.out.value(Op::Unary(UnaryOp::Not, any), bool);
+        let fast = |this: &mut Self| this.together(update, at).map(|()| Vec::new());
+        let unmasked = self.rows == Rows::Whole;
+        let slow = |this: &mut Self| {
+            this.one_by_one_of(inst, &parts, unmasked)?;
+            Ok(Vec::new())
+        };
+        self.guarded(Some(one), &[], fast, slow)?;
+        Ok(())
+    }
+
+    /// An update for each item whose value beats what is there.
+    fn where_it_changes(
+        &mut self,
+        inst: &Inst,
+        update: &Update,
+        beats: CompareOp,
+    ) -> Result<(), Refusal> {
+        let parts = self.parts(inst)?;
+        let align = self.out.module.types.size(update.ty) as u32;
+        // Another thread may write meanwhile. What is read is then old or new, as for an update that
+        // comes earlier or later: the processor writes an integer at once.
+        let access = Access { align, volatile: false, nontemporal: false };
+        let there = self.load(update.at, update.ty, access)?;
+        let values = self.vector(update.value)?;
+        let mask = self.mask_value();
+        let masks = self.out.type_of(mask);
+        let changes = self.out.value(Op::Compare(beats, values, there[0]), masks);
+        let changes = self.out.value(Op::Binary(BinaryOp::And, changes, mask), masks);
+        let before = self.mask.replace(changes);
+        self.if_any(changes, |this| this.one_by_one_of(inst, &parts, false))?;
+        self.mask = before;
+        Ok(())
+    }
+
+    /// Writes code that runs if a mask has any item.
+    fn if_any(
+        &mut self,
+        mask: Operand,
+        code: impl FnOnce(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let bool = self.out.module.types.bool();
+        let any = self.out.value(Op::Any(mask), bool);
+        let [yes, join] = std::array::from_fn(|_| self.out.new_block());
+        self.out.end(Terminator::CondBranch(any, yes, join));
+        self.out.switch_to(yes);
+        code(self)?;
+        self.out.end(Terminator::Branch(join));
+        self.out.switch_to(join);
+        Ok(())
+    }
+}
+
+/// How a value compares with what is there if it becomes the minimum or maximum.
+fn beats(op: AtomicOp) -> Option<CompareOp> {
+    match op {
+        AtomicOp::SMin => Some(CompareOp::SLt),
+        AtomicOp::SMax => Some(CompareOp::SGt),
+        AtomicOp::UMin => Some(CompareOp::ULt),
+        AtomicOp::UMax => Some(CompareOp::UGt),
+        _ => None,
+    }
+}

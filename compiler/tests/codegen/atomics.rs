@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Atomic updates that the items of a vector do together: with and without results, of one place and of
+//! several, by all items and by some.
+
+use tally_compiler::ir::{Module, Op};
+use tally_compiler::widen;
+
+use crate::diff::{compare_at, same_at};
+use crate::harness::{Grid, Kernel, targets, widths};
+use crate::widen::{int, ints, wide};
+
+/// Each operation on one place of global and of local memory. What comes before an item's update is that of
+/// the items before it, as in the interpreter.
+#[test]
+fn updates_of_one_place_by_all_or_some() {
+    let operations = ["add", "sub", "min", "max", "and", "or", "xor"];
+    let updates: String = operations
+        .iter()
+        .enumerate()
+        .map(|(n, op)| {
+            // A place for each, since the interpreter's items run one after the other.
+            let (p, t) = (format!("p[{n} * 3"), format!("t[{n} * 2"));
+            format!(
+                "x ^= atomic_{op}(&{p}], x) * 3;
+                 if (x & 4) x += (int)atomic_{op}((global uint *)&{p} + 1], (uint)x >> 3);
+                 atomic_{op}(&{p} + 2], x | 1); if (x & 2) atomic_{op}(&{t}], 5);
+                 x ^= atomic_{op}(&{t} + 1], (x >> {n}) + 2);\n"
+            )
+        })
+        .collect();
+    let module = wide(&format!(
+        "kernel void one(global int *p, global int *io, local int *t) {{
+           int i = get_global_id(0), x = io[i];
+           if (get_local_id(0) < 14) t[get_local_id(0)] = i;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           {updates}
+           io[i] = x;
+         }}"
+    ));
+    let args =
+        [ints(21, |i| i.wrapping_mul(0x1234_5671)), ints(80, |i| i.wrapping_mul(0x3c6e_f35f)), {
+            crate::diff::Input::Local(56)
+        }];
+    for group in [16, 20, 40] {
+        compare_at(&widths(), &module, "one", &[(Grid::line(80, group), args.to_vec())])
+            .unwrap_or_else(|how| panic!("groups of {group}: {how}"));
+    }
+}
+
+/// Addresses that differ, that turn out to be the same, and both among the items that run.
+#[test]
+fn updates_of_places_that_may_be_the_same() {
+    let module = wide(
+        "kernel void places(global int *p, global const int *at, global const int *x, int n) {
+           int i = get_global_id(0);
+           atomic_add(&p[at[i]], x[i]);
+           atomic_xor(&p[at[i] + 40], x[i] + i);
+           atomic_max(&p[80 + at[i]], x[i]);
+           if (x[i] > n) {
+             atomic_sub(&p[120 + at[i]], x[i]);
+             atomic_min((global uint *)&p[160 + at[i]], (uint)x[i]);
+             atomic_min(&p[200 + (i & 15)], x[i]);
+             atomic_max(&p[220 + i], i);
+           }
+         }",
+    );
+    type Places = fn(i32) -> i32;
+    let places: [Places; 4] = [|_| 7, |i| i % 40, |i| i / 16, |i| (i % 7 == 3).into()];
+    for at in places {
+        for n in [-100, 0, 90, 200] {
+            let args =
+                [ints(320, |i| i * 5 - 30), ints(96, at), ints(96, |i| i * 37 % 211 - 100), int(n)];
+            same_at(&widths(), &module, "places", Grid::line(96, 24), &args, "");
+        }
+    }
+}
+
+/// An update that no item does leaves alone even memory that is not there.
+#[test]
+fn updates_that_no_item_does_touch_nothing() {
+    let module = wide(
+        "kernel void none(global int *p, global const int *x, ulong far) {
+           int i = get_global_id(0);
+           if (x[i] == 12345) {
+             atomic_add(p + far, x[i]);
+             atomic_max(p + far + x[i], i);
+             atomic_or(p + far * x[i], i);
+           }
+         }",
+    );
+    let far = crate::diff::Input::Value((1u64 << 44).to_le_bytes().to_vec());
+    let args = [ints(4, |i| i), ints(64, |i| i), far];
+    same_at(&widths(), &module, "none", Grid::line(64, 32), &args, "");
+}
+
+/// The updates in a kernel that is widened to 16 items.
+fn updates(module: &Module) -> usize {
+    let widened = widen::widen(module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    insts.filter(|inst| matches!(inst.op, Op::AtomicRmw(..))).count()
+}
+
+#[test]
+fn one_update_serves_all_items_of_a_vector() {
+    let of = |update: &str| {
+        updates(&wide(&format!(
+            "kernel void k(global int *p, global float *f, global int *x) {{
+               int i = get_global_id(0); {update} }}"
+        )))
+    };
+    assert_eq!(of("atomic_add(p, x[i]);"), 1);
+    assert_eq!(of("if (x[i] > 3) x[i] = atomic_inc(p);"), 1);
+    assert_eq!(of("atomic_max(&p[get_group_id(0)], x[i]);"), 1);
+    // One for all, and one for each.
+    assert_eq!(of("atomic_add(&p[x[i]], 1);"), 17);
+    assert_eq!(of("atomic_add(&p[i], 1);"), 16);
+    assert_eq!(of("x[i] = atomic_add(&p[x[i]], 1);"), 16);
+    // What was there before is of each item's own.
+    assert_eq!(of("x[i] = atomic_xchg(p, x[i]);"), 16);
+}
+
+/// What the first test compares would show values that are combined wrongly.
+#[test]
+fn a_wrong_combination_shows() {
+    let module = wide(
+        "kernel void k(global int *p, global int *io) {
+           int i = get_global_id(0);
+           io[i] = atomic_add(p, io[i]);
+         }",
+    );
+    let target = targets().pop().expect("the oldest is always there");
+    let args = vec![ints(1, |_| 3), ints(32, |i| i * i + 1)];
+    let agrees = |fault: &dyn Fn(&mut Op)| {
+        let kernel = Kernel::with_fault(&module, "k", &target, 16, fault).expect("it is widened");
+        crate::diff::compare_with(&kernel, &module, "k", &[(Grid::line(32, 32), args.clone())])
+            .is_ok()
+    };
+    assert!(agrees(&|_| {}));
+    let wrong = |op: &mut Op| {
+        if let Op::Shuffle(_, _, pick) = op {
+            pick.rotate_left(1);
+        }
+    };
+    assert!(!agrees(&wrong));
+}
