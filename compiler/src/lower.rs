@@ -128,7 +128,8 @@ fn lower_both(
         }
     }
     let mut per_item = frame.as_ref().map_or(0, |frame| frame.size);
-    let one = Runner { function: kernel.function, frame, lanes: 1, rows: Rows::Whole };
+    let ids = widened.map_or(0, |widened| widened.ids);
+    let one = Runner { function: kernel.function, frame, lanes: 1, ids, rows: Rows::Whole };
     let mut vectors = Vec::new();
     if let Some(widened) = widened {
         unit.form = Form::Vector;
@@ -160,7 +161,7 @@ fn lower_both(
                 None
             };
             unit.exact = None;
-            vectors.push(Runner { function, frame, lanes, rows });
+            vectors.push(Runner { function, frame, lanes, ids, rows });
         }
     }
     let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole);

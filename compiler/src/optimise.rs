@@ -19,7 +19,7 @@ mod cost;
 mod identities;
 pub mod multiples;
 mod registers;
-mod rename;
+pub mod rename;
 mod simplify;
 mod slots;
 mod units;

@@ -40,6 +40,7 @@ mod refusal;
 mod runs;
 mod shape;
 mod text;
+mod transpose;
 mod turns;
 
 use crate::ir::arena::Id;
@@ -90,6 +91,8 @@ pub struct Widened {
     pub left_out: Option<Uneven>,
     /// Items of a vector.
     pub lanes: u32,
+    /// The global ids of the first dimension that it runs are below this.
+    pub ids: u32,
     /// A widened function for twice as many items, if that is faster ([`widen_twice`]).
     pub double: Option<FunctionId>,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
@@ -223,7 +226,8 @@ fn widen_for(
         let mut widener = Widener::new(&source, &way.flow, &way.shapes, out, rows);
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
-        let (mut module, function) = widener.out.finish()?;
+        let (mut module, mut function) = widener.out.finish()?;
+        transpose::run(&mut module, &mut function);
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };
@@ -245,6 +249,7 @@ fn widen_for(
             (module, uneven) = (both, Some(function));
         }
     }
+    let factor = u32::try_from(way.shapes.factor()).unwrap_or(1);
     let Way { flow, shapes, parting } = way;
     let facts = Facts {
         shapes: source.values.ids().map(|value| shapes.of(value)).collect(),
@@ -252,6 +257,7 @@ fn widen_for(
         masked_loops: source.blocks.ids().map(|id| flow.back_edges_are_masked(id)).collect(),
         parting,
     };
+    let ids = MOST_IDS / factor;
     let left_out = (has_both && form == Some(Form::Usual)).then(|| Uneven {
         lanes,
         least_row: least_row(lanes),
@@ -264,6 +270,7 @@ fn widen_for(
         uneven,
         left_out,
         lanes,
+        ids,
         double,
         subgroups,
         remarks,
@@ -305,6 +312,9 @@ impl Way {
 pub fn least_row(lanes: u32) -> u32 {
     lanes / 4
 }
+
+/// The most global ids of the first dimension that widened code may rely on: their sums fit 32 bits.
+const MOST_IDS: u32 = 1 << 30;
 
 /// Whether a small kernel has a loop in which each item's next value is computed from its last one, and
 /// nothing else that matters: no private memory, and no 64-bit values in that computation.

@@ -23,6 +23,8 @@ pub(super) struct Runner {
     pub(super) frame: Option<Frame>,
     /// The number of items that it runs at a time.
     pub(super) lanes: u32,
+    /// The global ids of the first dimension that vectors of the kernel run are below this.
+    pub(super) ids: u32,
     /// The rows that it runs.
     pub(super) rows: Rows,
 }
@@ -79,7 +81,7 @@ fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> Strin
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
         text += &local_size(name, dimension as u8, None);
     }
-    text += &ids_are_small();
+    text += &ids_are_small(vectors.first().map_or(0, |runner| runner.ids));
     for runner in vectors {
         let (name, lanes) = (symbol(runner), runner.lanes);
         match (exact, runner.rows) {
@@ -118,9 +120,9 @@ fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> Strin
     text + &format!("  call void @{ITEMS}(ptr %ctx)\n  ret void\n}}\n")
 }
 
-/// Computes in `%small` whether global ids of the first dimension fit a signed 32-bit number; widened
-/// code relies on that.
-fn ids_are_small() -> String {
+/// Computes in `%small` whether the global ids of the first dimension are below a number; widened code
+/// relies on that.
+fn ids_are_small(below: u32) -> String {
     let mut text = String::new();
     text += "  %launch = load ptr, ptr %ctx, align 8, !invariant.load !0\n";
     for (name, offset) in [("first", GLOBAL_OFFSET), ("size", GLOBAL_SIZE)] {
@@ -132,11 +134,10 @@ fn ids_are_small() -> String {
     }
     text + &format!(
         "  %ids.end = add i64 %ids.first, %ids.size
-  %ids.first.small = icmp ult i64 %ids.first, {0}
-  %ids.end.small = icmp ule i64 %ids.end, {0}
+  %ids.first.small = icmp ult i64 %ids.first, {below}
+  %ids.end.small = icmp ule i64 %ids.end, {below}
   %small = and i1 %ids.first.small, %ids.end.small
-",
-        1u32 << 30
+"
     )
 }
 
@@ -189,7 +190,7 @@ fn group(
             };
             let item = format!("{init}{}", call(&function, "%x"));
             if !vectors.is_empty() {
-                text += &ids_are_small();
+                text += &ids_are_small(one.ids);
             }
             for runner in vectors {
                 let lanes = runner.lanes;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::ir::{Function, Operand, ValueId};
 
 /// Replaces each value by its operand in `names`, which may be replaced in turn.
-pub(super) fn rename(function: &mut Function, names: &HashMap<ValueId, Operand>) {
+pub fn rename(function: &mut Function, names: &HashMap<ValueId, Operand>) {
     if names.is_empty() {
         return;
     }

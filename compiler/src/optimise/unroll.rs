@@ -23,8 +23,9 @@ use super::cost::{MAX_ELEMENTS_BYTES, MAX_TURNS, MAX_UNROLLED, MAX_UNROLLED_IN_A
 use super::simplify;
 use crate::ir::eval::apply;
 use crate::ir::{
-    AddressSpace, Block, BlockId, ConstId, ConstKind, Definition, Dominators, Function, Id, Inst,
-    Loop, Loops, Module, Op, Operand, Terminator, ValueId, definitions,
+    AddressSpace, BinaryOp, Block, BlockId, ConstId, ConstKind, ConvertOp, Definition, Dominators,
+    Function, Id, Inst, Loop, Loops, Module, Op, Operand, Terminator, Type, TypeId, ValueId,
+    WorkItemQuery, definitions,
 };
 use crate::regions::stop_scope;
 
@@ -223,7 +224,14 @@ impl<'a> Turns<'a> {
         let function = self.function;
         let mut insts = self.plan.it.blocks.iter().flat_map(|&id| &function.blocks[id].insts);
         insts.any(|inst| match &inst.op {
-            Op::Load(at, _) | Op::Store(at, ..) => self.is_fixed(*at),
+            Op::Load(at, _) => {
+                let ty = inst.result.map(|result| function.values[result].ty);
+                self.is_fixed(*at) || ty.is_some_and(|ty| self.walks_a_row(*at, ty))
+            }
+            Op::Store(at, value, _) => {
+                let ty = self.module.operand_type(function, *value);
+                self.is_fixed(*at) || self.walks_a_row(*at, ty)
+            }
             Op::Copy(to, from, ..) => self.is_fixed(*to) || self.is_fixed(*from),
             Op::Math(_, args) => {
                 let mut all = args.iter().map(|&arg| self.counts(arg, 0));
@@ -231,6 +239,88 @@ impl<'a> Turns<'a> {
             }
             _ => false,
         })
+    }
+
+    /// Whether an address is that of the next element of an item's row in each turn, where the items' rows
+    /// lie a known number of bytes apart. Widening transposes such rows.
+    fn walks_a_row(&self, at: Operand, ty: TypeId) -> bool {
+        let (mut at, mut turn, mut item) = (at, 0i64, 0i64);
+        if !matches!(self.module.types[ty], Type::Int(_) | Type::Float(_)) {
+            return false;
+        }
+        while let Operand::Value(value) = at
+            && let Some(inst) = self.made(value)
+        {
+            at = match &inst.op {
+                Op::Address { base, terms, .. } => {
+                    for &(index, by) in terms {
+                        let Some((turns, items)) = self.steps(index, 0) else { return false };
+                        turn = turn.wrapping_add(turns.wrapping_mul(by));
+                        item = item.wrapping_add(items.wrapping_mul(by));
+                    }
+                    *base
+                }
+                Op::Convert(_, base) => *base,
+                _ => return false,
+            };
+        }
+        let size = self.module.types.size(ty) as i64;
+        turn == size && item.unsigned_abs() >= LEAST_ROW
+    }
+
+    /// How much an integer grows from turn to turn and from item to item, as far as additions and
+    /// multiplications with constants tell.
+    fn steps(&self, operand: Operand, depth: usize) -> Option<(i64, i64)> {
+        let Operand::Value(value) = operand else { return Some((0, 0)) };
+        if self.counters.contains(&value) {
+            return Some((1, 0));
+        }
+        let Some(inst) = self.made(value) else { return Some((0, 0)) };
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let constant = |operand: Operand| match operand {
+            Operand::Const(id) => self.module.const_bits(id).map(|bits| bits as i64),
+            Operand::Value(_) => None,
+        };
+        let steps = |operand| self.steps(operand, depth + 1);
+        match &inst.op {
+            Op::WorkItem(WorkItemQuery::GlobalId | WorkItemQuery::LocalId, 0) => Some((0, 1)),
+            Op::WorkItem(..) => Some((0, 0)),
+            Op::Phi(_) => match self.definitions[value.index()] {
+                Some(Definition::Inst(block, _)) if !self.plan.it.blocks.contains(&block) => {
+                    Some((0, 0))
+                }
+                _ => None,
+            },
+            Op::Convert(ConvertOp::SExt | ConvertOp::ZExt | ConvertOp::Trunc, a) => steps(*a),
+            // Extensions in other forms.
+            Op::Binary(BinaryOp::AShr, a, b) => {
+                let ((turn, item), right) = (steps(*a)?, u32::try_from(constant(*b)?).ok()?);
+                Some((turn.checked_shr(right)?, item.checked_shr(right)?))
+            }
+            Op::Binary(BinaryOp::And, a, b) if constant(*b) == Some(i64::from(u32::MAX)) => {
+                steps(*a)
+            }
+            // The bits of an index that counts are below those of the rows.
+            Op::Binary(BinaryOp::Add | BinaryOp::Or, a, b) => {
+                let ((turn, item), (more, others)) = (steps(*a)?, steps(*b)?);
+                Some((turn.wrapping_add(more), item.wrapping_add(others)))
+            }
+            Op::Binary(BinaryOp::Sub, a, b) => {
+                let ((turn, item), (less, others)) = (steps(*a)?, steps(*b)?);
+                Some((turn.wrapping_sub(less), item.wrapping_sub(others)))
+            }
+            Op::Binary(op @ (BinaryOp::Mul | BinaryOp::Shl), a, b) => {
+                let ((turn, item), by) = (steps(*a)?, constant(*b)?);
+                let by = match op {
+                    BinaryOp::Mul => by,
+                    _ => 1i64.checked_shl(by.try_into().ok()?)?,
+                };
+                Some((turn.wrapping_mul(by), item.wrapping_mul(by)))
+            }
+            _ => None,
+        }
     }
 
     /// Whether an address is that of an element whose index depends on the iteration.
@@ -308,6 +398,9 @@ impl<'a> Turns<'a> {
         }
     }
 }
+
+/// Items' rows that are closer to each other, in bytes, are not transposed.
+const LEAST_ROW: u64 = 16;
 
 /// The maximum depth of a value's computation.
 const MAX_DEPTH: usize = 16;

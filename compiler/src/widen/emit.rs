@@ -360,6 +360,24 @@ impl<'f> Widener<'f> {
         self.out.write(var, new);
     }
 
+    /// An extension of a sum as a sum with an extension: so neighbours have a common part.
+    fn moved_behind(&mut self, mut op: Op, ty: TypeId, narrow: i64, wide: i64) -> Operand {
+        let mut first = None;
+        op.for_each_operand(|operand| first = first.or(Some(operand)));
+        let Some(from) = first else { return self.out.value(op, ty) };
+        let narrow_type = self.out.type_of(from);
+        let less = self.out.int(narrow_type, narrow);
+        let before = self.out.value(Op::Binary(BinaryOp::Sub, from, less), narrow_type);
+        op.for_each_operand_mut(|operand| {
+            if *operand == from {
+                *operand = before;
+            }
+        });
+        let extended = self.out.value(op, ty);
+        let more = self.out.int(ty, wide);
+        self.out.value(Op::Binary(BinaryOp::Add, extended, more), ty)
+    }
+
     pub(super) fn inst(&mut self, inst: &Inst) -> Result<(), Refusal> {
         if self.memory(inst)? || self.exchange(inst)? {
             return Ok(());
@@ -389,7 +407,10 @@ impl<'f> Widener<'f> {
                     *inbounds = false;
                 }
                 let flags = inst.flags.without(Flags::NSW.union(Flags::NUW));
-                let value = self.out.def(op, ty, flags);
+                let value = match self.shapes.moved(&self.out.module, &inst.op) {
+                    Some((narrow, wide)) => self.moved_behind(op, ty, narrow, wide),
+                    None => self.out.def(op, ty, flags),
+                };
                 if guard == Some(result) {
                     self.guard(result, inst, value, step)?;
                 }

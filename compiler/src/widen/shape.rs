@@ -32,6 +32,10 @@ pub enum Rows {
 /// bits.
 const MOST_MOVED: i64 = 1 << 30;
 
+/// The largest factor of an id that is taken not to overflow 32 bits. Launches for which it would run one
+/// item at a time ([`Shapes::factor`]); with this factor, those of more than four million items.
+const MOST_FACTOR: i64 = 256;
+
 /// The longest step of an index whose bits are masked: with longer steps elements are not adjacent.
 const MOST_STEP: i64 = 16;
 
@@ -50,6 +54,26 @@ pub enum Shape {
     },
     /// Any value for each.
     Varying,
+}
+
+/// A small number times a factor, moved by a constant of at most [`MOST_MOVED`].
+#[derive(Clone, Copy)]
+struct Product {
+    factor: i64,
+    moved: i64,
+}
+
+impl Product {
+    fn times(self, by: i64) -> Option<Self> {
+        let (factor, moved) = (self.factor.checked_mul(by)?, self.moved.checked_mul(by)?);
+        let fits = (1..=MOST_FACTOR).contains(&factor) && moved.abs() <= MOST_MOVED;
+        fits.then_some(Self { factor, moved })
+    }
+
+    fn plus(self, more: i64) -> Option<Self> {
+        let moved = self.moved.checked_add(more)?;
+        (moved.abs() <= MOST_MOVED).then_some(Self { moved, ..self })
+    }
 }
 
 impl Shape {
@@ -78,8 +102,12 @@ pub(super) struct Shapes {
     /// Values computed from ids and uniform values by arithmetic alone.
     computed: Vec<bool>,
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; if by 32,
-    /// also with a constant added, so that the sum still fits 32 bits.
-    shifted: HashMap<ValueId, (Operand, i64)>,
+    /// also after a multiplication, and with a constant added.
+    shifted: HashMap<ValueId, (Operand, i64, Product)>,
+    /// Small numbers that are multiplied by a constant, and then moved by one.
+    products: HashMap<ValueId, Product>,
+    /// The largest factor of a small number on which a step depends.
+    factor: i64,
     /// Values that are used as indices of addresses, and for nothing else.
     indices: Vec<bool>,
     /// Addresses in the items' own variables that have the same offset in all items.
@@ -107,6 +135,8 @@ impl Shapes {
             small: vec![false; count],
             computed: vec![false; count],
             shifted: HashMap::new(),
+            products: HashMap::new(),
+            factor: 1,
             indices: indices(function),
             own: vec![false; count],
             readable: vec![false; count],
@@ -146,7 +176,107 @@ impl Shapes {
             }
         }
         shapes.find_computed(function, flow);
+        shapes.find_factor(module, function);
         shapes
+    }
+
+    /// The largest factor by which ids are multiplied that must not overflow 32 bits: the steps hold for
+    /// ids below 2^30 divided by it.
+    pub(super) fn factor(&self) -> i64 {
+        self.factor
+    }
+
+    fn find_factor(&mut self, module: &Module, function: &Function) {
+        let mut factor = 1;
+        for inst in function.blocks.iter().flat_map(|(_, block)| &block.insts) {
+            let mut uses = |product: Option<Product>| {
+                factor = factor.max(product.map_or(1, |product| product.factor));
+            };
+            match &inst.op {
+                Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => uses(self.product(*a)),
+                Op::Binary(BinaryOp::And, a, Operand::Const(_)) => uses(self.product(*a)),
+                Op::Binary(BinaryOp::AShr, Operand::Value(a), _) => {
+                    uses(self.shifted.get(a).map(|shifted| shifted.2));
+                }
+                Op::Address { terms, .. } => {
+                    for &(index, _) in terms {
+                        let bits = module.types.scalar_bits(module.operand_type(function, index));
+                        uses(self.product(index).filter(|_| bits < 64));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.factor = factor;
+    }
+
+    /// A value as a small number, multiplied and moved; in 32 bits that does not overflow.
+    fn product(&self, operand: Operand) -> Option<Product> {
+        let Operand::Value(value) = operand else { return None };
+        match self.small[value.index()] {
+            true => Some(Product { factor: 1, moved: 0 }),
+            false => self.products.get(&value).copied(),
+        }
+    }
+
+    /// The constant by which a product is moved before an operation extends it to 64 bits, as the
+    /// operation's operand has it and as its result has it.
+    pub(super) fn moved(&self, module: &Module, op: &Op) -> Option<(i64, i64)> {
+        let (narrow, wide) = match op {
+            Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => {
+                let moved = self.product(*a)?.moved;
+                (moved, moved)
+            }
+            Op::Binary(BinaryOp::And, a, Operand::Const(mask)) => {
+                let moved = self.product(*a)?.moved;
+                module.const_bits(*mask).filter(|&mask| keeps_word(mask as i64))?;
+                (moved, moved)
+            }
+            Op::Binary(BinaryOp::AShr, Operand::Value(a), Operand::Const(right)) => {
+                let &(_, 32, product) = self.shifted.get(a)? else { return None };
+                let right = module.const_bits(*right).filter(|right| *right <= 32)?;
+                (product.moved << 32, product.moved << (32 - right))
+            }
+            _ => return None,
+        };
+        (wide != 0).then_some((narrow, wide))
+    }
+
+    /// The product that an operation makes of another one.
+    fn product_of(&self, module: &Module, function: &Function, inst: &Inst) -> Option<Product> {
+        let ty = function.values[inst.result?].ty;
+        let bits = module.types.scalar_bits(ty);
+        if bits < 32 || module.types.lanes(ty) > 1 {
+            return None;
+        }
+        let constant = |operand: Operand| match operand {
+            Operand::Const(id) => {
+                let unused = 64 - bits.clamp(1, 64);
+                module.const_bits(id).map(|bits| ((bits << unused) as i64) >> unused)
+            }
+            Operand::Value(_) => None,
+        };
+        match inst.op {
+            Op::Convert(ConvertOp::Trunc | ConvertOp::SExt, a) => self.product(a),
+            Op::Convert(ConvertOp::ZExt, a) => self.product(a).filter(|it| it.moved >= 0),
+            Op::Binary(op, a, b) => {
+                let (product, by) = (self.product(a)?, constant(b)?);
+                match op {
+                    BinaryOp::Mul => product.times(by),
+                    BinaryOp::Shl => product.times(1i64.checked_shl(by.try_into().ok()?)?),
+                    BinaryOp::Add => product.plus(by),
+                    BinaryOp::Sub => product.plus(by.checked_neg()?),
+                    BinaryOp::And => Some(product).filter(|it| it.moved >= 0 && keeps_word(by)),
+                    // Bits below those of all multiples of the factor.
+                    BinaryOp::Or if product.moved == 0 && by >= 0 => {
+                        let below = 1i64 << product.factor.trailing_zeros();
+                        product.plus(by).filter(|_| by < below)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     fn find_computed(&mut self, function: &Function, flow: &Flow) {
@@ -285,25 +415,52 @@ impl Shapes {
                     };
                     changed |= small && !self.small[result.index()];
                     self.small[result.index()] |= small;
-                    if let Op::Binary(BinaryOp::Add, Operand::Value(a), Operand::Const(more)) =
-                        inst.op
-                        && let Some(&(base, 32)) = self.shifted.get(&a)
-                        && let Some(more) = module.const_bits(more)
-                        && more << 32 == 0
-                        && (more as i64 >> 32).abs() <= MOST_MOVED
-                    {
-                        self.shifted.insert(result, (base, 32));
+                    if small {
+                        continue;
                     }
-                    if let Op::Binary(BinaryOp::Shl, a, Operand::Const(amount)) = inst.op
-                        && self.is_small(a)
-                        && function.values[result].ty == module.operand_type(function, a)
-                        && module.types.scalar_bits(function.values[result].ty) == 64
-                        && let Some(amount @ 0..=32) = module.const_bits(amount)
-                    {
-                        self.shifted.insert(result, (a, amount as i64));
+                    if let Some(product) = self.product_of(module, function, inst) {
+                        changed |= self.products.insert(result, product).is_none();
+                    }
+                    if let Some(shifted) = self.shifted_by(module, function, inst) {
+                        changed |= self.shifted.insert(result, shifted).is_none();
                     }
                 }
             }
+        }
+    }
+
+    /// The small number that an operation shifts to the left.
+    fn shifted_by(
+        &self,
+        module: &Module,
+        function: &Function,
+        inst: &Inst,
+    ) -> Option<(Operand, i64, Product)> {
+        if module.types.scalar_bits(function.values[inst.result?].ty) != 64 {
+            return None;
+        }
+        let constant = |operand: Operand| match operand {
+            Operand::Const(id) => module.const_bits(id).map(|bits| bits as i64),
+            Operand::Value(_) => None,
+        };
+        let high = |bits: i64| (bits as u32 == 0).then_some(bits >> 32);
+        let one = Product { factor: 1, moved: 0 };
+        match inst.op {
+            Op::Binary(BinaryOp::Shl, a, b) if self.is_small(a) => match constant(b)? {
+                left @ 0..=32 => Some((a, left, one)),
+                left @ 33..=62 => Some((a, 32, one.times(1 << (left - 32))?)),
+                _ => None,
+            },
+            Op::Binary(BinaryOp::Mul, a, b) if self.is_small(a) => {
+                Some((a, 32, one.times(high(constant(b)?)?)?))
+            }
+            Op::Binary(BinaryOp::Add, Operand::Value(a), b) => match self.shifted.get(&a) {
+                Some(&(small, 32, product)) => {
+                    Some((small, 32, product.plus(high(constant(b)?)?)?))
+                }
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -382,6 +539,9 @@ impl Shapes {
             // number.
             Op::Binary(B::And, a, b) => match (constant(*a), constant(*b)) {
                 (_, Some(mask)) if self.is_small(*a) && keeps_small(mask) => step(*a),
+                (_, Some(mask)) if self.products.contains_key(&result) && keeps_word(mask) => {
+                    step(*a)
+                }
                 (Some(mask), _) if self.is_small(*b) && keeps_small(mask) => step(*b),
                 // For an index, a test at run time is worth it.
                 _ if self.indices[result.index()] && module.types.scalar_bits(ty) == 64 => {
@@ -397,6 +557,7 @@ impl Shapes {
                 }
                 _ => None,
             },
+            Op::Binary(B::Or, a, _) if self.products.contains_key(&result) => step(*a),
             // C compilers write the extension of a 32-bit id, times a power of two, in this form.
             Op::Binary(B::AShr, a, b) => {
                 let shifted = match a {
@@ -404,8 +565,8 @@ impl Shapes {
                     Operand::Const(_) => None,
                 };
                 match (shifted, amount(*b), module.types.scalar_bits(ty)) {
-                    (Some(&(small, left)), Some(right), 64) if right <= left => {
-                        times(step(small), 1 << (left - right))
+                    (Some(&(small, left, product)), Some(right), 64) if right <= left => {
+                        times(step(small), product.factor << (left - right))
                     }
                     _ => None,
                 }
@@ -415,6 +576,13 @@ impl Shapes {
             | Op::Shadow(a) => step(*a),
             Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => match step(*a) {
                 Some((by, None)) if self.is_small(*a) => Some((by, None)),
+                Some((by, None))
+                    if self.product(*a).is_some_and(|product| {
+                        product.moved >= 0 || matches!(inst.op, Op::Convert(ConvertOp::SExt, _))
+                    }) =>
+                {
+                    Some((i64::from(by as i32), None))
+                }
                 Some((by, None))
                     if module.types.scalar_bits(ty) == 64
                         && module.types.scalar_bits(module.operand_type(function, *a)) == 32 =>
@@ -427,8 +595,9 @@ impl Shapes {
             Op::Address { base, terms, .. } => {
                 terms.iter().fold(step(*base), |so_far, &(index, stride)| {
                     let bits = module.types.scalar_bits(module.operand_type(function, index));
-                    let whole =
-                        bits == 64 || self.is_small(index) || at(index) == Some(Shape::Uniform);
+                    let whole = bits == 64
+                        || self.product(index).is_some()
+                        || at(index) == Some(Shape::Uniform);
                     sum(so_far, times(step(index).filter(|_| whole), stride), 1)
                 })
             }
@@ -522,6 +691,12 @@ fn indices(function: &Function) -> Vec<bool> {
 fn keeps_small(mask: i64) -> bool {
     const SMALL: i64 = (1 << 30) - 1;
     mask & SMALL == SMALL
+}
+
+/// Whether a mask has all bits that a product may have that is not negative.
+fn keeps_word(mask: i64) -> bool {
+    const WORD: i64 = (1 << 31) - 1;
+    mask & WORD == WORD
 }
 
 fn sum(

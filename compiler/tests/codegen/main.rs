@@ -26,5 +26,6 @@ mod printf;
 mod reference;
 mod rows;
 mod stack;
+mod transpose;
 mod uneven;
 mod widen;

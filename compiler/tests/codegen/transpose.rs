@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows of items that are transposed in registers: elements of each size, rows that begin anywhere, and
+//! accesses that must stay in their order.
+
+use tally_compiler::ir::Op;
+use tally_compiler::widen;
+
+use crate::diff::{Input, compare_with, same};
+use crate::harness::{Grid, Kernel, targets};
+use crate::widen::{ints, wide};
+
+/// Reads rows of a type and writes others, each in an order of its own, with a gap at their ends.
+fn of_type(ty: &str, count: usize, first: usize) -> String {
+    let row = count + 3;
+    let reads: String = (0..count)
+        .map(|k| {
+            let at = (k + count / 2) % count;
+            format!("{ty} v{at} = in[i * {row} + {first} + {at}];\n")
+        })
+        .collect();
+    let writes: String = (0..count)
+        .map(|k| {
+            let (at, from) = (count - 1 - k, (k + 1) % count);
+            format!("out[i * {row} + {at} + 1] = v{from} + ({ty})({k});\n")
+        })
+        .collect();
+    format!(
+        "kernel void rows(global {ty} *out, global const {ty} *in) {{
+           size_t i = get_global_id(0); {reads} {writes} }}"
+    )
+}
+
+#[test]
+fn rows_of_all_sizes_are_read_and_written() {
+    let sizes = [("char", 1), ("ushort", 2), ("int", 4), ("float", 4), ("long", 8), ("double", 8)];
+    for (ty, size) in sizes {
+        for (count, first) in [(16 / size, 0), (32 / size + 1, 1), (48 / size, 2)] {
+            let module = wide(&of_type(ty, count, first));
+            let bytes = 96 * (count + 3) * size + 16;
+            // Small numbers, so that floats are exact.
+            let bytes: Vec<u8> = match ty {
+                "float" => (0..bytes / 4).flat_map(|i| (i as f32).to_le_bytes()).collect(),
+                "double" => (0..bytes / 8).flat_map(|i| (i as f64).to_le_bytes()).collect(),
+                _ => (0..bytes).map(|i| (i * 31 % 251) as u8).collect(),
+            };
+            let args = [Input::bytes(vec![0; bytes.len()]), Input::bytes(bytes)];
+            same(&module, "rows", Grid::line(96, 48), &args, &format!("{count} of {ty}"));
+        }
+    }
+}
+
+/// Reads behind writes of what may be the same memory, and rows that overlap.
+#[test]
+fn accesses_keep_their_order() {
+    let module = wide(
+        "kernel void order(global int *io, global int *other) {
+           size_t i = get_global_id(0);
+           int a = io[i * 8], b = io[i * 8 + 1];
+           other[i * 8] = a + 1; other[i * 8 + 1] = b + 2; other[i * 8 + 2] = a; other[i * 8 + 3] = b;
+           int c = io[i * 8 + 2], d = io[i * 8 + 3];
+           io[i * 8 + 4] = a + b + c + d; io[i * 8 + 5] = c; io[i * 8 + 6] = d; io[i * 8 + 5] = a;
+           io[i * 8 + 7] = b; io[i * 8 + 6] = c - 1;
+         }
+         kernel void sliding(global int *out, global const int *in) {
+           size_t i = get_global_id(0);
+           out[i] = in[i * 2] + in[i * 2 + 1] * 3 + in[i * 2 + 2] * 5 + in[i * 2 + 3] * 7;
+         }
+         kernel void backwards(global int *out, global const int *in) {
+           size_t i = 63 - get_global_id(0);
+           for (int k = 0; k < 4; k++) out[i * 4 + k] = in[i * 4 + 3 - k] - k;
+         }",
+    );
+    let row = Grid::line(64, 32);
+    let buffer = || ints(64 * 8 + 8, |i| i * 37 % 1009);
+    same(&module, "order", row, &[buffer(), buffer()], "");
+    same(&module, "sliding", row, &[buffer(), buffer()], "");
+    same(&module, "backwards", row, &[buffer(), buffer()], "");
+}
+
+/// How many gathers and scatters are left of a kernel that is widened to 16 items.
+fn apart(text: &str) -> (usize, usize) {
+    let module = wide(text);
+    let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let ops = || function.blocks.iter().flat_map(|(_, block)| &block.insts).map(|inst| &inst.op);
+    (
+        ops().filter(|op| matches!(op, Op::Gather(..))).count(),
+        ops().filter(|op| matches!(op, Op::Scatter(..))).count(),
+    )
+}
+
+#[test]
+fn whole_chunks_are_loaded_as_one() {
+    assert_eq!(apart(&of_type("float", 4, 0)), (0, 0));
+    assert_eq!(apart(&of_type("float", 9, 1)), (1, 1));
+    assert_eq!(apart(&of_type("char", 16, 3)), (0, 0));
+    assert_eq!(apart(&of_type("double", 3, 0)), (1, 1));
+    // A loop along an item's row becomes its turns.
+    let dot = "kernel void dot(global int *out, global const char *x, global const char *y) {
+                 size_t i = get_global_id(0); int sum = 0;
+                 for (int k = 0; k < 32; k++) sum += x[i * 32 + k] * y[k];
+                 out[i] = sum; }";
+    assert_eq!(apart(dot), (0, 0));
+    assert_eq!(apart(&dot.replace("size_t i", "int i")), (0, 0));
+    assert_eq!(apart(&dot.replace("size_t i", "uint i").replace("* 32", "* 36")), (0, 0));
+    assert_eq!(apart(&of_type("int", 8, 1).replace("size_t i", "int i")), (0, 0));
+}
+
+/// Where the number of a row does not fit 32 bits, it wraps around.
+#[test]
+fn numbers_of_rows_wrap_around() {
+    let module = wide(
+        "kernel void wrap(global int *out, global const int *in) {
+           int i = get_global_id(0);
+           out[get_global_id(0) - get_global_offset(0)] = in[i * 7] + in[i * 7 + 1] * 3 + in[i * 7 + 3];
+         }",
+    );
+    // Seven times the first one is 2^32 + 3.
+    for first in [0, 613_566_757] {
+        let grid = Grid { offset: [first, 0, 0], global: [64, 1, 1], group: [32, 1, 1] };
+        same(&module, "wrap", grid, &[ints(64, |_| 0), ints(460, |i| i * 13)], "");
+    }
+}
+
+/// What is compared would show parts that are exchanged wrongly.
+#[test]
+fn a_wrong_exchange_shows() {
+    let module = wide(&of_type("int", 8, 1));
+    let target = targets().pop().expect("the oldest is always there");
+    let args = vec![ints(64 * 11 + 16, |_| 0), ints(64 * 11 + 16, |i| i)];
+    let agrees = |fault: &dyn Fn(&mut Op)| {
+        let kernel =
+            Kernel::with_fault(&module, "rows", &target, 16, fault).expect("it is widened");
+        compare_with(&kernel, &module, "rows", &[(Grid::line(64, 32), args.clone())]).is_ok()
+    };
+    assert!(agrees(&|_| {}));
+    let wrong = |op: &mut Op| {
+        if let Op::Shuffle(_, _, pick) = op
+            && pick.len() == 16
+        {
+            pick.swap(1, 2);
+        }
+    };
+    assert!(!agrees(&wrong));
+}
