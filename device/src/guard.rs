@@ -32,6 +32,8 @@ pub(crate) use memory::{move_bytes, set_bytes, set_lines, word};
 pub(crate) use model::{Guard, Loan, Record, Seat, prepare_aborts};
 #[cfg(not(shuttle))]
 pub(crate) use thread::{Guard, Loan, Record, Seat, prepare_aborts};
+#[cfg(not(shuttle))]
+pub use thread::{Refused, watch_refused};
 pub(crate) use trap::Trap;
 pub(crate) use wide::LINE;
 

@@ -283,6 +283,61 @@ const fn mask_of(signals: &[i32]) -> Mask {
     mask
 }
 
+/// An access that the MMU has refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// The address.
+    pub address: u64,
+    /// Whether it is a write.
+    pub writes: bool,
+    /// Whether the device has made it: a guarded call.
+    pub by_device: bool,
+}
+
+static WATCHER: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on, accesses of this process to memory that is mapped without the right to them are shown to
+/// `watcher` first. It answers whether the access is to be tried again.
+///
+/// It is called in the handler of a signal that the thread itself has caused, so it may do whatever the
+/// interrupted code cannot be in the middle of.
+pub fn watch_refused(watcher: fn(Refused) -> bool) {
+    WATCHER.store(watcher as usize, Ordering::Release);
+    chain::install(&FAULTS);
+}
+
+/// Whether the watcher wants an access to be tried again.
+///
+/// # Safety
+/// Called by a signal handler with its own arguments.
+unsafe fn is_resolved(
+    signal: i32,
+    info: *const libc::siginfo_t,
+    context: *mut libc::c_void,
+    by_device: bool,
+) -> bool {
+    /// The kernel's `si_code` of an access that the mapping does not allow.
+    const SEGV_ACCERR: i32 = 2;
+    /// The bit of the processor's error code that says that it is a write.
+    const WRITES: i64 = 1 << 1;
+    let watcher = WATCHER.load(Ordering::Acquire);
+    if watcher == 0 || signal != libc::SIGSEGV {
+        return false;
+    }
+    // SAFETY: the kernel hands a valid siginfo and context to the handler; only `watch_refused` stores a
+    // watcher, of this type.
+    unsafe {
+        if (*info).si_code != SEGV_ACCERR {
+            return false;
+        }
+        let address = (*info).si_addr().addr() as u64;
+        let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let writes = registers[libc::REG_ERR as usize] & WRITES != 0;
+        let watcher: fn(Refused) -> bool = std::mem::transmute(watcher);
+        watcher(Refused { address, writes, by_device })
+    }
+}
+
 /// The handler's part: makes a guarded call of ours return. False if the
 /// signal is none of ours.
 ///
@@ -291,6 +346,11 @@ const fn mask_of(signals: &[i32]) -> Mask {
 unsafe fn claim(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c_void) -> bool {
     let here = 0u8;
     let record = stack::record_at((&raw const here).addr()).or_else(loan::record_of_this_thread);
+    let by_device = record.is_some_and(|it| it.frame.load(Ordering::Relaxed) != 0);
+    // SAFETY: as for this function.
+    if unsafe { is_resolved(signal, info, context, by_device) } {
+        return true;
+    }
     let Some(record) = record else { return false };
     let frame = record.frame.load(Ordering::Relaxed);
     // SAFETY: the kernel hands a valid siginfo to the handler.
