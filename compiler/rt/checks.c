@@ -25,9 +25,16 @@ struct Watch {
   uint64_t start;
   struct Ring *ring;
   uint64_t *counts;
+  uint64_t *seen;
 };
 
 enum { CAPACITY = 1024, OUTSIDE = 64, KEPT = 8, ACCESSIBLE = 0x80, UNDEFINED = 0x80, DEFINED = 0xff };
+// Places that are told of those that a kernel reaches, and the words that remember them.
+enum { REACHED = 256, SEEN = 1024 };
+
+// In the place of a size: it is told that the address is reached, whatever its states are.
+#define REACH UINT32_MAX
+#define REACHES_ALL (1ull << 63)
 
 struct Record {
   uint64_t ready, watch, launch, site, items, address, states, when, group, local_id, global_id[3];
@@ -61,6 +68,8 @@ static inline uint64_t packed(uint64_t x, uint64_t y, uint64_t z) {
 // The states of up to eight bytes from an address on.
 static uint64_t states_at(const struct Watch *watch, uint64_t address) {
   uint64_t at = address & watch->mask, states = 0;
+  if (watch->shadow == 0)
+    return 0;
   for (uint64_t i = 0; i < 8 && at + i <= watch->mask; i++)
     states |= (uint64_t)watch->shadow[at + i] << 8 * i;
   return states;
@@ -72,7 +81,7 @@ static void fill(struct Record *record, const struct Place *place, uint32_t item
   uint64_t first = (uint64_t)__builtin_ctz(items);
   uint64_t local[3] = {place->lx + first, place->ly, place->lz};
   record->watch = (uint64_t)place->watch;
-  record->launch = place->launch;
+  record->launch = place->launch & ~REACHES_ALL;
   record->site = place->site | first << 32;
   record->items = items;
   record->address = address;
@@ -87,11 +96,11 @@ static void fill(struct Record *record, const struct Place *place, uint32_t item
 }
 
 // Counts a mistake, and tells the first ones that are made at a site.
-static void tell(const struct Place *place, uint32_t items, uint64_t address) {
+static void tell(const struct Place *place, uint32_t items, uint64_t address, uint64_t most) {
   struct Ring *ring = place->watch->ring;
   uint64_t *counts = place->watch->counts + 2 * (uint64_t)place->site;
   __atomic_fetch_add(&counts[0], (uint64_t)__builtin_popcount(items), __ATOMIC_RELAXED);
-  if (__atomic_fetch_add(&counts[1], 1, __ATOMIC_RELAXED) >= KEPT)
+  if (__atomic_fetch_add(&counts[1], 1, __ATOMIC_RELAXED) >= most)
     return;
   uint64_t number = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
   do {
@@ -126,9 +135,32 @@ static void define(const struct Place *place, uint32_t size, uint64_t address) {
       watch->shadow[at + i] = DEFINED;
 }
 
+// Tells the granules of 64 KiB that a launch reaches, once each. What is forgotten is told again.
+static void reach(const struct Place *place, uint32_t items,
+                  uint64_t (*address_of)(const void *, uint32_t), const void *addresses) {
+  const struct Watch *watch = place->watch;
+  bool all = place->launch & REACHES_ALL;
+  for (uint32_t left = items; left != 0; left &= left - 1) {
+    uint32_t item = (uint32_t)__builtin_ctz(left);
+    uint64_t address = address_of(addresses, item);
+    if (all && address - watch->start <= watch->mask)
+      continue;
+    uint64_t key = (address & ~0xffffull) | (place->launch & 0xffff);
+    uint64_t *seen = &watch->seen[(address >> 16 ^ place->launch << 4) % SEEN];
+    if (__atomic_load_n(seen, __ATOMIC_RELAXED) == key)
+      continue;
+    __atomic_store_n(seen, key, __ATOMIC_RELAXED);
+    tell(place, 1u << item, address, REACHED);
+  }
+}
+
 // `size`: bytes at each address whose states are not as they should be; 0 if it is not about states.
 static inline void report(const struct Place *place, uint32_t items, uint32_t size,
                           uint64_t (*address_of)(const void *, uint32_t), const void *addresses) {
+  if (size == REACH) {
+    reach(place, items, address_of, addresses);
+    return;
+  }
   uint32_t wrong = 0;
   for (uint32_t left = items; left != 0; left &= left - 1) {
     uint32_t item = (uint32_t)__builtin_ctz(left);
@@ -137,7 +169,7 @@ static inline void report(const struct Place *place, uint32_t items, uint32_t si
   }
   if (wrong == 0)
     return;
-  tell(place, wrong, address_of(addresses, (uint32_t)__builtin_ctz(wrong)));
+  tell(place, wrong, address_of(addresses, (uint32_t)__builtin_ctz(wrong)), KEPT);
   for (uint32_t left = size == 0 ? 0 : wrong; left != 0; left &= left - 1)
     define(place, size, address_of(addresses, (uint32_t)__builtin_ctz(left)));
 }

@@ -161,13 +161,15 @@ fn checked(
     if !checks.any() {
         return make(module, kernel);
     }
-    let Some(Instrumented { module, kernel, sites }) = instrument(module, kernel, checks) else {
+    let Some(Instrumented { part, sites }) = instrument(module, kernel, checks) else {
         let mut code = make(module, kernel)?;
         let before = if code.remark.is_empty() { "" } else { "; " };
         code.remark += &format!("{before}unchecked: it is too large");
         return Ok(code);
     };
-    Ok(KernelCode { sites: Some(sites), ..make(&module, &kernel)? })
+    let (module, kernel) =
+        part.as_ref().map_or((module, kernel), |(module, kernel)| (module, kernel));
+    Ok(KernelCode { sites: Some(sites), ..make(module, kernel)? })
 }
 
 fn code_of(

@@ -19,10 +19,14 @@
 //! - **init**: what is read was written. Where a value is only moved, its states move along, to a place in
 //!   memory or to an operation that depends on the value ([`follow`]).
 //!
+//! - **portable**: some places are told without running ([`portable`]); an access through a pointer that the
+//!   kernel has read tells where it goes.
+//!
 //! A check that an earlier one on every way there includes is left out. Private variables that become
 //! values do so before.
 
 mod follow;
+mod portable;
 mod rewrite;
 mod roots;
 mod sites;
@@ -30,6 +34,7 @@ mod states;
 
 use tally_compiler_protocol::checks::{Checks, Sites};
 
+use self::sites::Table;
 use crate::ir::{ArgKind, Kernel, Module};
 use crate::optimise::{self, Pass};
 
@@ -41,11 +46,10 @@ const BEFORE: [Pass; 3] = [Pass::Copies, Pass::Registers, Pass::Simplify];
 
 /// A kernel that checks its accesses.
 pub struct Instrumented {
-    /// The kernel's part of its module.
-    pub module: Module,
-    /// The kernel, which calls no function.
-    pub kernel: Kernel,
-    /// The places that are checked.
+    /// The kernel's part of its module, and the kernel, which calls no function. `None`: it checks nothing
+    /// while it runs, and stays as it was.
+    pub part: Option<(Module, Kernel)>,
+    /// The places that are checked, or that the code itself tells.
     pub sites: Sites,
 }
 
@@ -55,13 +59,24 @@ pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<In
     for pass in BEFORE {
         pass.run(&mut part, &mut function);
     }
-    let names = sites::Names::new(module, kernel);
-    let sites = rewrite::run(&mut part, &mut function, kernel, names, checks);
+    let mut table = Table::new(sites::Names::new(module, kernel));
+    if checks.portable {
+        portable::facts(&part, &function, kernel, &mut table);
+    }
+    let reaches = checks.reach && portable::reach(&mut part, &mut function, kernel, &mut table);
+    let accesses = checks.memory || checks.init;
+    let sites = match accesses {
+        true => rewrite::run(&mut part, &mut function, kernel, table, checks),
+        false => table.finish(),
+    };
+    if !accesses && !reaches {
+        return Some(Instrumented { part: None, sites });
+    }
     part.functions[kernel.function] = function;
     let mut kernel = kernel.clone();
     kernel.facts.functions = vec![kernel.function];
     let has_local = kernel.facts.local_static_bytes != 0
         || kernel.args.iter().any(|arg| arg.kind == ArgKind::LocalPointer);
     kernel.facts.forgets_local = checks.init && has_local;
-    Some(Instrumented { module: part, kernel, sites })
+    Some(Instrumented { part: Some((part, kernel)), sites })
 }

@@ -179,7 +179,12 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
             calls.extend(places(&report["call"], "launched"));
         } else {
             let maker = &report["memory"]["allocation"]["made"];
-            let call = if rule == "not-freed" { maker } else { &report["call"] };
+            // Where the program itself has accessed memory, or has called.
+            let call = match &report["host"] {
+                Value::Null if rule == "not-freed" => maker,
+                Value::Null => &report["call"],
+                host => host,
+            };
             mistakes.push(places(call, &rule));
         }
         let allocation = &report["memory"]["allocation"];
@@ -264,6 +269,11 @@ fn reads_of_what_nothing_has_written_are_told() {
 #[test]
 fn memory_that_is_not_freed_is_told() {
     try_all("leaks", "leaks");
+}
+
+#[test]
+fn what_does_not_run_everywhere_is_told() {
+    try_all("portable", "portable");
 }
 
 /// The files that a program's options name: what is known to be wrong is left out of all, and of the exit

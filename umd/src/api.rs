@@ -163,7 +163,7 @@ fn panicked(function: &'static str, payload: &(dyn std::any::Any + Send)) -> ze_
 
 /// What watches a call until it returns.
 struct Admitted {
-    _making: Option<crate::checks::Making<'static>>,
+    _checked: Option<crate::checks::Inside>,
     _span: Span,
 }
 
@@ -176,8 +176,8 @@ fn admitted(function: &'static str, early: bool) -> std::result::Result<Admitted
         return Err(error.code());
     }
     crate::host_waits::enter(function);
-    let making = if process::is_checked() { crate::checks::enter(function) } else { None };
-    Ok(Admitted { _making: making, _span: crate::trace::span(function) })
+    let checked = process::is_checked().then(|| crate::checks::enter(function));
+    Ok(Admitted { _checked: checked, _span: crate::trace::span(function) })
 }
 
 /// What the caller of an entry point has promised, and the only way to its pointers and handles.

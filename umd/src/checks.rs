@@ -30,10 +30,12 @@ use crate::space::Space;
 pub mod calls;
 mod collector;
 mod describe;
+mod guarded;
 mod handles;
 mod history;
 mod kernels;
 mod launches;
+mod portable;
 pub mod report;
 mod sarif;
 mod shadow;
@@ -41,15 +43,17 @@ mod suppressions;
 mod transfers;
 mod uses;
 
-pub use handles::Making;
-use handles::{Handles, Left};
+use guarded::Guarded;
+use handles::{Handles, Left, Making};
 pub use history::Kind;
 use history::{Found, History};
 use kernels::Kernels;
 pub use kernels::Watched;
 use launches::Launches;
+pub use portable::Launching;
+use portable::Program;
 use report::{Report, Rule};
-use shadow::Shadow;
+use shadow::{Addresses, Shadow};
 pub use transfers::{Move, Rows, Transfer};
 pub use uses::State;
 use uses::Uses;
@@ -65,6 +69,12 @@ pub struct Checks {
     launches: Launches,
     uses: Uses,
     handles: Handles,
+    /// It is looked at what other devices do not do.
+    portable: bool,
+    /// Memory that the host may not touch is closed to it.
+    guards: bool,
+    guarded: Guarded,
+    program: Program,
     faults: Mutex<Vec<Fault>>,
     /// All memory counts as written.
     all_defined: AtomicBool,
@@ -84,24 +94,36 @@ pub fn of_kernels() -> KernelChecks {
 
 /// Begins to check, if that is asked for. `kernels`: they run in this process.
 pub fn start(space: &Arc<Space>, kernels: bool) {
+    /// Not on the kernel lane, where nothing resolves a refused access.
+    const CANNOT_GUARD: &str = "what the host does with device memory, and what kernels reach through pointers, is not looked at: kernels do not run in this process";
     let asked = &settings::get().checks;
     if !asked.any() || CHECKS.get().is_some() {
         return;
     }
-    let mut wanted = KernelChecks { memory: asked.memory, init: asked.init };
+    let portable = asked.portable;
+    let mut wanted = KernelChecks {
+        memory: asked.memory,
+        init: asked.init,
+        portable,
+        reach: portable && kernels,
+    };
+    let accesses = wanted.memory || wanted.init;
     let mut shadow = None;
-    if wanted.any() && kernels {
+    if accesses && kernels {
         shadow = Shadow::new(space);
         if shadow.is_none() {
             collector::note(
                 "kernels are not checked: there are no addresses for the states of memory",
             );
         }
-    } else if wanted.any() {
+    } else if accesses {
         collector::note("kernels are not checked: they do not run in this process");
     }
+    if portable && !kernels {
+        collector::note(CANNOT_GUARD);
+    }
     if shadow.is_none() {
-        wanted = KernelChecks::default();
+        wanted = KernelChecks { memory: false, init: false, ..wanted };
     } else {
         space.open(given_out);
     }
@@ -114,6 +136,10 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         launches: Launches::default(),
         uses: Uses::default(),
         handles: Handles::default(),
+        portable,
+        guards: portable && kernels,
+        guarded: Guarded::default(),
+        program: Program::default(),
         faults: Mutex::default(),
         all_defined: AtomicBool::new(false),
     };
@@ -123,18 +149,40 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
     }
 }
 
+/// A call of an entry point, until this is dropped.
+pub struct Inside {
+    _making: Option<Making<'static>>,
+    _inside: calls::Inside,
+}
+
 /// This thread is in an entry point of this name from now on, until what is returned is dropped.
 #[cold]
-pub fn enter(function: &'static str) -> Option<Making<'static>> {
-    calls::enter(function);
-    let checks = get().filter(|_| settings::get().checks.leaks)?;
-    checks.handles.begin(function)
+pub fn enter(function: &'static str) -> Inside {
+    let inside = calls::enter(function);
+    let making = get().and_then(|checks| {
+        if checks.portable {
+            checks.program.calls(function);
+            checks.tell_touches();
+        }
+        if settings::get().checks.leaks { checks.handles.begin(function) } else { None }
+    });
+    Inside { _making: making, _inside: inside }
+}
+
+/// An access of this process was refused, at an address that `by_device` or the host has accessed: whether it is to
+/// be tried again. Called in a handler of signals.
+pub fn refused(address: u64, writes: bool, by_device: bool) -> bool {
+    let Some(checks) = get().filter(|checks| checks.guards) else { return false };
+    let by_host = !by_device && !calls::is_inside();
+    let epoch = if by_host { checks.history.epoch() } else { 0 };
+    checks.guarded.refused(address, writes, by_host, epoch)
 }
 
 /// Tells what was found since, and writes the files. Called when the process ends.
 fn finish() -> Option<i32> {
     if let Some(checks) = get() {
         checks.drain();
+        checks.tell_touches();
         if settings::get().checks.leaks {
             checks.tell_leaks();
         }
@@ -173,6 +221,11 @@ pub fn give_group_memory(memory: *mut u8, bytes: usize) {
 }
 
 impl Checks {
+    /// Whether it is looked at what other devices do not do.
+    pub fn is_portable(&self) -> bool {
+        self.portable
+    }
+
     /// Memory was allocated. `defined`: it may hold something that the program has written.
     pub fn allocated(&self, base: u64, size: u64, kind: Kind, defined: bool) {
         self.history.made(base, size, kind);
@@ -211,6 +264,7 @@ impl Checks {
     /// It was freed.
     pub fn freed(&self, base: u64) {
         self.check_unused(base);
+        self.unguard(base);
         if let (Some(size), Some(shadow)) = (self.history.freed(base), &self.shadow) {
             shadow.set(base, size, NO_MEMORY);
         }
@@ -220,15 +274,21 @@ impl Checks {
     /// Begins to watch a kernel's code. Without `sites` it checks nothing: what it writes is not known to be
     /// written, so that all memory counts as written from then on.
     pub fn watch(&self, kernel: &str, sites: Option<&Sites>) -> Option<Arc<Watched>> {
-        let shadow = self.shadow.as_ref()?;
+        if !self.kernels.any() {
+            return None;
+        }
         if let Some(sites) = sites {
-            return Some(self.watched.add(shadow, kernel, sites));
+            let states = self.shadow.as_ref().map_or(0, Shadow::states);
+            let addresses = Addresses::of(&self.space);
+            return Some(self.watched.add(addresses, states, kernel, sites));
         }
         let kernel = describe::demangled(kernel);
         collector::note(&format!(
             "kernel '{kernel}' is not checked: its code comes from elsewhere, or it is too large"
         ));
-        if self.kernels.init && !self.all_defined.swap(true, Ordering::Relaxed) {
+        if let Some(shadow) = self.shadow.as_ref().filter(|_| self.kernels.init)
+            && !self.all_defined.swap(true, Ordering::Relaxed)
+        {
             collector::note("from now on all memory counts as written");
             self.history
                 .pieces()
@@ -236,11 +296,6 @@ impl Checks {
                 .for_each(|(base, size)| shadow.set(base, size, DEFINED));
         }
         None
-    }
-
-    /// A number for a launch that the current call appends.
-    pub fn launch(&self) -> u64 {
-        self.launches.add(calls::current())
     }
 
     /// The current call was to free an address at which no allocation begins.
@@ -317,8 +372,9 @@ impl Checks {
     fn drain(&self) {
         let found = self.watched.take();
         for record in found {
-            let report = self.describe(&record);
-            collector::add(report, Some((record.watched, record.site)));
+            if let Some(report) = self.describe(&record) {
+                collector::add(report, Some((record.watched, record.site)));
+            }
         }
         let faults =
             std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner));

@@ -62,6 +62,8 @@ pub struct Vm {
     /// Attributes of atomics on memory that is none of the driver's.
     system_atomics: SystemAtomics,
     reserved: Reserved,
+    /// Something is to be done when all of a list is complete.
+    attends_completion: bool,
     /// Those who are told of user memory, where anybody is.
     watcher: Option<Box<Watcher>>,
     /// A cell that is never met, to ask for the VM's state.
@@ -104,6 +106,8 @@ impl Vm {
         let watched = views.is_some() || poisons || checks::get().is_some();
         let cache = (backend.is_sparse() && !watched).then(Cache::default);
         let watcher = Watcher::new(views);
+        let publishes_late = watcher.as_ref().is_some_and(|watcher| watcher.publishes_late);
+        let attends_completion = publishes_late || !backend.sees_process();
         let (probe, printf) = (OnceLock::new(), Mutex::default());
         let timeline = Timeline::start(&bindings);
         Ok(Arc::new(Self {
@@ -114,11 +118,19 @@ impl Vm {
             poisons,
             system_atomics: SystemAtomics::default(),
             reserved,
+            attends_completion,
             watcher,
             probe,
             printf,
             timeline,
         }))
+    }
+
+    /// Whether something is to be done when all of a list is complete: the memory of commands is pinned, or
+    /// the host has to be told what it sees.
+    #[inline]
+    pub fn attends_completion(&self) -> bool {
+        self.attends_completion
     }
 
     /// The back end that reaches the device.

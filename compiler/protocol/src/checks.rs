@@ -34,6 +34,10 @@ pub struct Checks {
     pub memory: bool,
     /// Bytes that are read were written before.
     pub init: bool,
+    /// The code itself tells what other devices may not do.
+    pub portable: bool,
+    /// Accesses through pointers that were read tell where they go.
+    pub reach: bool,
 }
 
 impl Checks {
@@ -47,7 +51,7 @@ impl Checks {
 pub mod watch {
     /// The size of the addresses that have states, less one.
     pub const MASK: u32 = 0;
-    /// The address of the shadow.
+    /// The address of the shadow; 0 if there is none.
     pub const SHADOW: u32 = 8;
     /// The first of the addresses that have states.
     pub const START: u32 = 16;
@@ -56,16 +60,23 @@ pub mod watch {
     /// The address of two 64-bit words for each site: how many items have made a mistake there, and how many
     /// times that was noticed.
     pub const COUNTS: u32 = 32;
+    /// The address of [`SEEN_COUNT`] words of 64 bits: launches and places that were told. None if nothing
+    /// is told of places that are reached.
+    pub const SEEN: u32 = 40;
+    /// The number of those.
+    pub const SEEN_COUNT: u32 = 1024;
     /// Bytes of the block.
-    pub const SIZE: u32 = 40;
+    pub const SIZE: u32 = 48;
 }
 
 /// Offsets in the words that the driver adds to a kernel's arguments.
 pub mod hidden {
     /// The address of the watch block.
     pub const WATCH: u32 = 0;
-    /// The driver's number for the launch.
+    /// The driver's number for the launch. [`REACHES_ALL`] is a part of the word.
     pub const LAUNCH: u32 = 8;
+    /// This bit says that the launch may reach all memory of the driver's.
+    pub const REACHES_ALL: u64 = 1 << 63;
     /// Bytes of local memory of a group.
     pub const LOCAL: u32 = 16;
     /// Bytes of each local argument, a word each, in the order of the arguments.
@@ -128,6 +139,9 @@ pub struct Sites {
     pub files: Vec<String>,
     /// The places; records and counts refer to their indices.
     pub sites: Vec<Site>,
+    /// The arguments, by index, through which the kernel writes, as far as that is known; only with
+    /// [`Checks::portable`].
+    pub written: Vec<u32>,
 }
 
 /// A place of a kernel that is checked.
@@ -182,6 +196,15 @@ pub enum SiteKind {
     ReadLocal,
     /// The same for writing.
     WriteLocal,
+    /// Memory is accessed through a pointer that was read. This is no mistake by itself.
+    Reach,
+    /// The kernel computes with doubles. Like the following ones nothing tells it while the kernel runs.
+    Doubles,
+    /// Items of a sub-group exchange values, and the kernel neither asks for the size of sub-groups nor
+    /// requires one.
+    Exchanges,
+    /// The kernel waits in a loop for what others write to global memory.
+    Waits,
 }
 
 /// A kind of memory.

@@ -7,7 +7,7 @@ use tally_compiler_protocol::checks::{Checks, DEFINED, SiteKind, Sites, Space};
 
 use super::follow::{Followed, Use, has_states, space_of, use_of};
 use super::roots::Roots;
-use super::sites::{About, Names, Table, space};
+use super::sites::{About, Table, space};
 use super::states::{Wanted, all, state_type};
 use crate::ir::eval::apply;
 use crate::ir::{
@@ -23,7 +23,7 @@ pub(super) fn run(
     module: &mut Module,
     function: &mut Function,
     kernel: &Kernel,
-    names: Names,
+    sites: Table,
     checks: Checks,
 ) -> Sites {
     let dominators = Dominators::of(function, &function.predecessors());
@@ -38,7 +38,7 @@ pub(super) fn run(
         kernel,
         checks,
         followed,
-        sites: Table::new(names),
+        sites,
         states: HashMap::new(),
         origins: HashMap::new(),
         known: HashMap::new(),

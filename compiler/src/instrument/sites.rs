@@ -87,6 +87,11 @@ impl Table {
         if site.kind == SiteKind::Use { 0 } else { site.size }
     }
 
+    /// Says through which parameters the kernel writes.
+    pub(super) fn write_through(&mut self, parameters: impl IntoIterator<Item = u32>) {
+        self.sites.written.extend(parameters);
+    }
+
     pub(super) fn finish(self) -> Sites {
         self.sites
     }

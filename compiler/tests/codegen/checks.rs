@@ -7,14 +7,16 @@ use tally_compiler_protocol::checks::{
     Checks, DEFINED, NO_MEMORY, SiteKind, UNDEFINED, record, watch,
 };
 
+use tally_compiler::codegen::{Options, kernel_code};
+
 use super::harness::clang::compile_text;
 use super::harness::{Arg, Grid, Kernel, module, value, widths};
 
 /// Number of bytes with states.
 const BYTES: usize = 1 << 20;
 
-const ALL: Checks = Checks { memory: true, init: true };
-const MEMORY: Checks = Checks { memory: true, init: false };
+const ALL: Checks = Checks { memory: true, init: true, portable: false, reach: false };
+const MEMORY: Checks = Checks { memory: true, init: false, portable: false, reach: false };
 
 /// Memory with states, and the reports of kernels about it.
 struct World {
@@ -23,6 +25,7 @@ struct World {
     ring: Vec<u64>,
     counts: Vec<u64>,
     watch: Vec<u64>,
+    reached: Vec<u64>,
 }
 
 /// The contents of a record.
@@ -47,7 +50,14 @@ impl World {
         };
         let (memory, shadow) = (aligned(map()), aligned(map()));
         let ring = vec![0; record::SIZE as usize / 8 + 8];
-        let mut world = Self { memory, shadow, ring, counts: vec![0; 200], watch: vec![0; 5] };
+        let mut world = Self {
+            memory,
+            shadow,
+            ring,
+            counts: vec![0; 200],
+            watch: vec![0; watch::SIZE as usize / 8],
+            reached: vec![0; watch::SEEN_COUNT as usize],
+        };
         let ring = world.ring_start();
         let fields = [
             (watch::MASK, BYTES as u64 - 1),
@@ -55,11 +65,17 @@ impl World {
             (watch::START, world.memory as u64),
             (watch::RING, (&raw const world.ring[ring]) as u64),
             (watch::COUNTS, world.counts.as_ptr() as u64),
+            (watch::SEEN, world.reached.as_ptr() as u64),
         ];
         for (at, word) in fields {
             world.watch[at as usize / 8] = word;
         }
         world
+    }
+
+    /// What was told of places that were reached is told again.
+    fn forget(&mut self) {
+        self.reached.fill(0);
     }
 
     fn ring_start(&self) -> usize {
@@ -273,4 +289,57 @@ fn misaligned_atomics_are_told() {
         assert!(seen.iter().all(|it| it.kind == SiteKind::Align && it.at == 4098), "{seen:?}");
         assert!(!seen.is_empty(), "{lanes}");
     });
+}
+
+const REACH: Checks = Checks { memory: false, init: false, portable: true, reach: true };
+
+/// What a launch reaches through pointers that it has read is told once for each 64 KiB.
+#[test]
+fn memory_behind_pointers_is_told_once() {
+    let text = "kernel void k(global int *global *rows, global int *out) {
+        int i = get_global_id(0), sum = 0;
+        for (int k = 0; k < 8; k++) sum += rows[i & 3][k];
+        out[i] = sum;
+    }";
+    in_all_widths(text, REACH, |world, kernel, lanes| {
+        const GRANULE: usize = 1 << 16;
+        for i in 0..4 {
+            let row = world.memory as u64 + (GRANULE * (2 + i / 2) + 64 * i) as u64;
+            // SAFETY: within the memory, which is aligned to its size.
+            unsafe { world.memory.cast::<u64>().add(i).write(row) };
+        }
+        let args = vec![world.at(0), world.at(GRANULE)];
+        kernel.run_checked(Grid::line(64, 32), args, 0, &world.words());
+        let seen: Vec<usize> = world.take(kernel).iter().map(|it| it.at as usize).collect();
+        let mut granules: Vec<usize> = seen.iter().map(|at| at / GRANULE).collect();
+        granules.sort_unstable();
+        granules.dedup();
+        assert_eq!(granules, [2, 3], "{lanes}");
+        // Another granule may have taken the place of one that was told.
+        assert!(seen.len() <= 4, "{lanes}: {seen:?}");
+        world.forget();
+    });
+}
+
+/// A kernel that reaches memory through its arguments only has the same code as without checks.
+#[test]
+fn what_is_told_without_running_costs_nothing() {
+    let text = "kernel void k(global double *a, global atomic_int *flag, int n) {
+        while (atomic_load(flag) == 0);
+        for (global double *it = a; it != a + n; it++) *it *= 2;
+        a[n] = 0;
+    }";
+    let module = module(&compile_text(text, &["-O2"]));
+    let (_, kernel) = module.kernel("k").expect("it is there");
+    let target = &widths()[0].0;
+    let code = |checks| {
+        let options = Options { checks, ..Options::default() };
+        kernel_code(&module, kernel, target, options).expect("it compiles")
+    };
+    let (with, without) = (code(REACH), code(Checks::default()));
+    assert_eq!(with.blob, without.blob);
+    let sites = with.sites.expect("it is looked at");
+    let kinds: Vec<SiteKind> = sites.sites.iter().map(|site| site.kind).collect();
+    assert_eq!(kinds, [SiteKind::Doubles, SiteKind::Waits]);
+    assert_eq!(sites.written, [0]);
 }

@@ -9,6 +9,7 @@ use tally_ze::{
 };
 
 use super::{Call, api, runtime};
+use crate::checks;
 use crate::core::context::Context;
 use crate::core::driver::Driver;
 use crate::error::Result;
@@ -73,7 +74,7 @@ api! {
         ptr: *mut c_void,
         size: usize,
     ) {
-        residency(call, hContext, hDevice, ptr, size)
+        residency(call, hContext, hDevice, ptr, size, true)
     }
 
     /// Spec: `zeContextEvictMemory`. A hint that is not taken.
@@ -84,7 +85,7 @@ api! {
         ptr: *mut c_void,
         size: usize,
     ) {
-        residency(call, hContext, hDevice, ptr, size)
+        residency(call, hContext, hDevice, ptr, size, false)
     }
 
     /// Spec: `zeContextMakeImageResident`. All memory is resident from its allocation on.
@@ -144,8 +145,13 @@ fn residency(
     device: ze_device_handle_t,
     ptr: *mut c_void,
     size: usize,
+    is_resident: bool,
 ) -> Result {
     let context = call.handle(context, "hContext")?;
     context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
-    super::memory::check_range(context, ptr, size)
+    super::memory::check_range(context, ptr, size)?;
+    if let Some(checks) = checks::get() {
+        checks.resident(ptr.addr() as u64, is_resident);
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use tally_ze::*;
 
 use super::queue::{ended, ready};
 use super::{Call, api};
+use crate::checks;
 use crate::core::device::Device;
 use crate::core::event::Pool;
 use crate::core::graph::capture;
@@ -54,6 +55,10 @@ api! {
         let pool = Pool::create(context, desc.flags, desc.count, counter_based)?;
         let raw: ze_event_pool_handle_t = handle::create(pool)?;
         call.handle(raw, "phEventPool")?.name(raw);
+        if let Some(checks) = checks::get() {
+            let visible = pool::ZE_EVENT_POOL_FLAG_HOST_VISIBLE;
+            checks.event_pool(raw.0 as usize, desc.flags.contains(visible));
+        }
         out.set(raw);
         Ok(())
     }

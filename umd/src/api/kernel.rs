@@ -29,7 +29,11 @@ api! {
         let name = call.c_str(desc.pKernelName, "desc->pKernelName")?;
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phKernel`
         let out = call.out(phKernel, "phKernel")?;
-        out.set(handle::create(Kernel::create(module, name)?)?);
+        let kernel = Kernel::create(module, name)?;
+        if desc.flags.contains(ze_kernel_flags_t::ZE_KERNEL_FLAG_FORCE_RESIDENCY) {
+            kernel.force_residency();
+        }
+        out.set(handle::create(kernel)?);
         Ok(())
     }
 
@@ -114,7 +118,7 @@ api! {
         unsafe { kernel.set_argument(argIndex, argSize, pArgValue) }
     }
 
-    /// Spec: `zeKernelSetIndirectAccess`. Kernels can always reach all memory.
+    /// Spec: `zeKernelSetIndirectAccess`. Kernels can always reach all memory; checks tell what they may not.
     fn zeKernelSetIndirectAccess(
         call,
         hKernel: ze_kernel_handle_t,

@@ -180,12 +180,15 @@ impl Embedded {
             reset_time: settings.reset_ms.map_or(defaults.reset_time, Duration::from_millis),
             chaos: settings.chaos,
             // Checked kernels reach all memory through addresses that have states.
-            group_memory: settings.checks.any().then_some(GroupMemory {
+            group_memory: (settings.checks.memory || settings.checks.init).then_some(GroupMemory {
                 take: checks::take_group_memory,
                 give: checks::give_group_memory,
             }),
             ..defaults
         };
+        if settings.checks.portable {
+            tally_device::watch_refused(|it| checks::refused(it.address, it.writes, it.by_device));
+        }
         let sleepers = Arc::new(Sleepers::default());
         let device = Device::new(config, Arc::<Sleepers>::clone(&sleepers)).map_err(|error| {
             log::error!("the embedded device: {error}");

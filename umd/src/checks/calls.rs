@@ -11,12 +11,16 @@ use serde::Serialize;
 
 use crate::settings;
 
+/// The handler of signals, by its function's name (`device/src/guard/thread/chain.rs`).
+const HANDLER: &str = "on_signal";
 /// Frames of a stack by which callers are told apart.
 const MOST_FRAMES: usize = 64;
 
 thread_local! {
     /// The call that this thread is in: its number and the entry point.
     static CURRENT: Cell<(u64, &'static str)> = const { Cell::new((0, "")) };
+    /// How many entry points this thread is in: some are made of others.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
 /// A call of an entry point.
@@ -31,6 +35,41 @@ pub struct Call {
     /// The functions of the program that led there, the innermost first; empty without `--stacks`.
     #[serde(skip_serializing_if = "Stack::is_empty", serialize_with = "frames")]
     pub stack: Stack,
+}
+
+/// An access of the program's own.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// The system's number of the thread.
+    pub thread: i32,
+    /// The functions of the program that led there, the innermost first.
+    #[serde(serialize_with = "frames")]
+    pub stack: Stack,
+    /// The place, as a number ([`caller`]).
+    #[serde(skip)]
+    pub caller: u64,
+}
+
+/// Where the program is. Called in the handler of the signal that its access has caused.
+pub fn host() -> Host {
+    // SAFETY: takes no arguments and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    let stack = Stack(Some(Arc::new(Backtrace::force_capture())));
+    Host { thread, stack, caller: caller() }
+}
+
+/// Whether this thread is in an entry point.
+pub fn is_inside() -> bool {
+    INSIDE.try_with(Cell::get).is_ok_and(|depth| depth != 0)
+}
+
+/// This thread is in an entry point until this is dropped.
+pub struct Inside(());
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|depth| depth.set(depth.get() - 1));
+    }
 }
 
 /// The place in the program that has made the current call, as a number: equal for calls from one place by one
@@ -50,11 +89,13 @@ pub struct Stack(Option<Arc<Backtrace>>);
 
 /// This thread is in an entry point of this name from now on.
 #[cold]
-pub fn enter(function: &'static str) {
+pub fn enter(function: &'static str) -> Inside {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // After thread-local destructors have run nobody asks for it any more.
     let _ = CURRENT.try_with(|current| current.set((number, function)));
+    let _ = INSIDE.try_with(|depth| depth.set(depth.get() + 1));
+    Inside(())
 }
 
 /// The call that this thread is in.
@@ -89,6 +130,13 @@ impl Stack {
         // same name, and its layers'.
         let entry = frames.iter().rposition(|frame| is_entry_point(frame));
         frames.drain(..entry.map_or(0, |entry| entry + 1));
+        // An access of the program's was noted by the handler of its signal.
+        let handler = frames.iter().rposition(|frame| name_of(frame) == HANDLER);
+        frames.drain(..handler.map_or(0, |handler| handler + 1));
+        let is_signal =
+            |frame: &&String| frame.starts_with("__restore_rt") || frame.starts_with('<');
+        let signal = frames.iter().take_while(is_signal).count();
+        frames.drain(..handler.map_or(0, |_| signal));
         // What starts main is the C library's.
         if let Some(main) = frames.iter().position(|frame| name_of(frame) == "main") {
             frames.truncate(main + 1);
@@ -125,10 +173,13 @@ mod tests {
 
     #[test]
     fn calls_are_numbered_in_their_order() {
-        enter("zeA");
+        drop(enter("zeA"));
         let first = current();
-        enter("zeB");
+        let inside = enter("zeB");
+        assert!(is_inside());
         let second = current();
+        drop(inside);
+        assert!(!is_inside());
         assert!(first.number < second.number);
         assert_eq!((first.function, second.function), ("zeA", "zeB"));
     }

@@ -7,19 +7,32 @@ use tally_compiler_protocol::checks::{ACCESSIBLE, Site, SiteKind};
 
 use super::Checks;
 use super::history::{self, Found, Kind};
-use super::kernels::Record;
+use super::kernels::{Record, Watched};
 use super::report::{Allocation, Item, Memory, Place, Report, Rule};
 
 /// Addresses below this are null pointers with an offset.
-const NULL_END: u64 = 1 << 16;
+pub(super) const NULL_END: u64 = 1 << 16;
 
 impl Checks {
     /// The report of a mistake that a kernel has told.
-    pub(super) fn describe(&self, record: &Record) -> Report {
+    pub(super) fn describe(&self, record: &Record) -> Option<Report> {
         let site = record.place();
+        if site.kind == SiteKind::Reach {
+            return self.describe_reach(record);
+        }
+        Some(self.describe_mistake(record, site))
+    }
+
+    fn describe_mistake(&self, record: &Record, site: &Site) -> Report {
         let bytes = bytes(site.size.into());
         let (rule, message, memory) = match site.kind {
-            SiteKind::Read | SiteKind::Write | SiteKind::Update => self.access(record, site),
+            SiteKind::Read
+            | SiteKind::Write
+            | SiteKind::Update
+            | SiteKind::Reach
+            | SiteKind::Doubles
+            | SiteKind::Exchanges
+            | SiteKind::Waits => self.access(record, site),
             SiteKind::Align => (
                 Rule::MisalignedAtomic,
                 format!("accesses {bytes} atomically at an address that is no multiple of that"),
@@ -41,15 +54,11 @@ impl Checks {
             rule,
             message: format!("kernel '{kernel}' {message}"),
             kernel: Some(kernel),
-            place: Some(place(record, site)),
-            item: Some(Item {
-                global: record.global,
-                local: record.local,
-                group: record.group,
-                together: record.items,
-            }),
+            place: Some(place(&record.watched, site)),
+            item: Some(Item::of(record)),
             memory,
-            call: self.launches.get(record.launch),
+            call: self.launches.get(record.launch).map(|(call, _)| call),
+            host: None,
             notes: Vec::new(),
             count: 1,
         }
@@ -57,7 +66,7 @@ impl Checks {
 
     /// The report of an access that has stopped the device.
     pub(super) fn describe_fault(&self, record: &Record, address: u64) -> Report {
-        let report = self.describe(record);
+        let report = self.describe_mistake(record, record.place());
         let null = address < NULL_END;
         let rule = if null { Rule::NullPointer } else { Rule::NoMemory };
         Report {
@@ -218,8 +227,9 @@ pub(super) fn name(kind: &Kind) -> String {
     }
 }
 
-fn place(record: &Record, site: &Site) -> Place {
-    let files = &record.watched.sites.files;
+/// The place in a kernel.
+pub(super) fn place(watched: &Watched, site: &Site) -> Place {
+    let files = &watched.sites.files;
     let file = site.file.and_then(|file| files.get(file as usize)).cloned();
     let text = file.as_deref().and_then(|file| line_of(file, site.line));
     let &Site { line, column, word, .. } = site;

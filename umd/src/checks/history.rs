@@ -54,7 +54,8 @@ impl Allocation {
         self.base + self.size
     }
 
-    fn contains(&self, address: u64) -> bool {
+    /// Whether an address is in it.
+    pub fn contains(&self, address: u64) -> bool {
         (self.base..self.end()).contains(&address)
     }
 }

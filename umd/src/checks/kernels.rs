@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tally_compiler_protocol::checks::{Site, Sites, record, watch};
+use tally_compiler_protocol::checks::{Site, SiteKind, Sites, record, watch};
 
-use super::shadow::Shadow;
+use super::shadow::Addresses;
 
 /// Words of the ring of records.
 const RING: usize = record::SIZE as usize / 8;
@@ -22,6 +22,8 @@ pub struct Watched {
     block: [u64; watch::SIZE as usize / 8],
     /// Two words for each site.
     counts: Box<[AtomicU64]>,
+    /// Places that it has told to have reached.
+    _seen: Box<[AtomicU64]>,
     /// The kernel's name.
     pub kernel: String,
     /// Its places that are checked.
@@ -81,22 +83,32 @@ impl Kernels {
         self.by_block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the block of a kernel's code.
-    pub fn add(&self, shadow: &Shadow, kernel: &str, sites: &Sites) -> Arc<Watched> {
-        let counts: Box<[AtomicU64]> =
-            (0..2 * sites.sites.len()).map(|_| AtomicU64::new(0)).collect();
+    /// Makes the block of a kernel's code. `states`: the address of the shadow, 0 without one.
+    pub fn add(
+        &self,
+        addresses: Addresses,
+        states: u64,
+        kernel: &str,
+        sites: &Sites,
+    ) -> Arc<Watched> {
+        let zeros =
+            |count: usize| -> Box<[AtomicU64]> { (0..count).map(|_| AtomicU64::new(0)).collect() };
+        let counts = zeros(2 * sites.sites.len());
+        let reaches = sites.sites.iter().any(|site| site.kind == SiteKind::Reach);
+        let seen = zeros(if reaches { watch::SEEN_COUNT as usize } else { 0 });
         let mut block = [0; watch::SIZE as usize / 8];
         for (at, word) in [
-            (watch::MASK, shadow.mask()),
-            (watch::SHADOW, shadow.states()),
-            (watch::START, shadow.start()),
+            (watch::MASK, addresses.mask),
+            (watch::SHADOW, states),
+            (watch::START, addresses.start),
             (watch::RING, self.ring().0.as_ptr() as u64),
             (watch::COUNTS, counts.as_ptr() as u64),
+            (watch::SEEN, seen.as_ptr() as u64),
         ] {
             block[at as usize / 8] = word;
         }
         let (kernel, sites) = (kernel.to_owned(), sites.clone());
-        let watched = Arc::new(Watched { block, counts, kernel, sites });
+        let watched = Arc::new(Watched { block, counts, _seen: seen, kernel, sites });
         self.kernels().insert(watched.block(), Arc::clone(&watched));
         watched
     }

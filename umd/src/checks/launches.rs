@@ -4,17 +4,28 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use tally_ze::ze_kernel_indirect_access_flags_t as Indirect;
+
 use super::calls::Call;
 
 /// Launches that are remembered.
 const REMEMBERED: usize = 1 << 18;
+
+/// What a launch may reach.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// The kinds of memory that it may reach through any pointer.
+    pub indirect: Indirect,
+    /// Its pointers.
+    pub pointers: Vec<u64>,
+}
 
 /// See the module's description.
 #[derive(Default)]
 pub struct Launches(Mutex<State>);
 
 struct State {
-    calls: VecDeque<Call>,
+    calls: VecDeque<(Call, Reach)>,
     /// The number of the first one that is remembered. 0 is none: a launch without a number.
     first: u64,
 }
@@ -26,19 +37,19 @@ impl Default for State {
 }
 
 impl Launches {
-    /// The number of a launch that a call appends.
-    pub fn add(&self, call: Call) -> u64 {
+    /// The number of a launch that a call appends, and that may reach so much.
+    pub fn add(&self, call: Call, reach: Reach) -> u64 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.calls.len() == REMEMBERED {
             state.calls.pop_front();
             state.first += 1;
         }
-        state.calls.push_back(call);
+        state.calls.push_back((call, reach));
         state.first + state.calls.len() as u64 - 1
     }
 
-    /// The call that appended a launch; `None` if it was too long ago.
-    pub fn get(&self, number: u64) -> Option<Call> {
+    /// The call that appended a launch, and what it may reach; `None` if it was too long ago.
+    pub fn get(&self, number: u64) -> Option<(Call, Reach)> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = number.checked_sub(state.first)?;
         state.calls.get(usize::try_from(at).ok()?).cloned()

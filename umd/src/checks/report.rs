@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::calls::{self, Call};
+use super::calls::{self, Call, Host, Stack};
+use super::kernels::Record;
 
 /// A mistake.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +33,9 @@ pub struct Report {
     /// The call that appended the kernel, or that is the mistake itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
+    /// Where the program itself has accessed memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// What else is known, in sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -50,6 +54,8 @@ pub enum Check {
     Init,
     /// Memory is freed, and objects are destroyed, before the process ends.
     Leaks,
+    /// The program runs on other devices, too.
+    Portable,
 }
 
 /// A rule.
@@ -93,6 +99,24 @@ pub enum Rule {
     NotFreed,
     /// An object is not destroyed.
     NotDestroyed,
+    /// The host accesses device memory.
+    DeviceMemoryOnHost,
+    /// The host reads results that nothing has made visible to it.
+    NoHostScope,
+    /// The host uses an event that is not visible to it.
+    HostVisible,
+    /// A kernel reaches memory that is neither an argument, resident nor allowed by a flag.
+    IndirectAccess,
+    /// A kernel accesses memory that the program has from elsewhere.
+    SystemMemory,
+    /// Groups are larger than on common devices.
+    GroupSize,
+    /// A kernel relies on a size of sub-groups.
+    SubGroupSize,
+    /// A kernel needs doubles.
+    Doubles,
+    /// A kernel waits for other groups.
+    WaitsForGroups,
 }
 
 impl Rule {
@@ -111,7 +135,50 @@ impl Rule {
             Self::UninitialisedRead => "What is read was written before.",
             Self::NotFreed => "Memory is freed before the process ends.",
             Self::NotDestroyed => "What was created is destroyed before the process ends.",
+            Self::DeviceMemoryOnHost => "The host does not access device memory.",
+            Self::NoHostScope => "The host reads results when they are visible to it.",
+            Self::HostVisible => "Events that the host uses are visible to it.",
+            Self::IndirectAccess => "Memory that kernels reach through pointers is resident.",
+            Self::SystemMemory => "Kernels access memory of the driver's.",
+            Self::GroupSize => "Groups are not larger than on common devices.",
+            Self::SubGroupSize => "A kernel does not rely on a size of sub-groups.",
+            Self::Doubles => "A program that needs doubles asks whether a device has them.",
+            Self::WaitsForGroups => "Groups that wait for each other are launched together.",
         }
+    }
+
+    /// What the specification says of it, or what devices differ in.
+    fn source(self) -> Option<&'static str> {
+        Some(match self {
+            Self::DeviceMemoryOnHost => {
+                "the specification: \"device allocations may only be accessed by the specific device that they are allocated on, or copied to another device or Host allocation\""
+            }
+            Self::NoHostScope => {
+                "the specification: ZE_EVENT_SCOPE_FLAG_HOST: \"cache hierarchies are flushed or invalidated sufficient for device to host access\""
+            }
+            Self::HostVisible => {
+                "the specification: ZE_EVENT_POOL_FLAG_HOST_VISIBLE: \"signals and waits are also visible to host\""
+            }
+            Self::IndirectAccess => {
+                "zeKernelSetIndirectAccess allows it, or zeContextMakeMemoryResident; the specification: \"the driver must ensure that all pages that will be accessed by the kernel are resident\""
+            }
+            Self::SystemMemory => {
+                "only devices with sharedSystemAllocCapabilities in ze_device_memory_access_properties_t can access it"
+            }
+            Self::GroupSize => {
+                "maxTotalGroupSize of ze_device_compute_properties_t is 512 on UHD Graphics 770"
+            }
+            Self::SubGroupSize => {
+                "here they have 16 work-items where the kernel does not say; on other devices they have 8 or 32, too"
+            }
+            Self::Doubles => {
+                "ZE_DEVICE_MODULE_FLAG_FP64 says so; UHD Graphics 770 and Arc A770 do not have it"
+            }
+            Self::WaitsForGroups => {
+                "on other devices a group may begin when others have ended; zeCommandListAppendLaunchCooperativeKernel lets all run together"
+            }
+            _ => return None,
+        })
     }
 
     /// The check that knows it.
@@ -119,6 +186,15 @@ impl Rule {
         match self {
             Self::UninitialisedRead => Check::Init,
             Self::NotFreed | Self::NotDestroyed => Check::Leaks,
+            Self::DeviceMemoryOnHost
+            | Self::NoHostScope
+            | Self::HostVisible
+            | Self::IndirectAccess
+            | Self::SystemMemory
+            | Self::GroupSize
+            | Self::SubGroupSize
+            | Self::Doubles
+            | Self::WaitsForGroups => Check::Portable,
             _ => Check::Memory,
         }
     }
@@ -208,7 +284,8 @@ impl Report {
             item: None,
             memory: None,
             call: Some(calls::current()),
-            notes: Vec::new(),
+            host: None,
+            notes: rule.source().map(str::to_owned).into_iter().collect(),
             count: 1,
         }
     }
@@ -239,6 +316,10 @@ impl Report {
             };
             write_call(&mut text, what, call);
         }
+        if let Some(Host { thread, stack, .. }) = &self.host {
+            let _ = writeln!(text, "  in thread {thread}");
+            write_stack(&mut text, stack);
+        }
         for note in &self.notes {
             let _ = writeln!(text, "  {note}");
         }
@@ -249,7 +330,12 @@ impl Report {
 fn write_call(text: &mut String, what: &str, call: &Call) {
     let Call { number, function, thread, stack } = call;
     let _ = writeln!(text, "  {what} call {number}, {function}, in thread {thread}");
+    write_stack(text, stack);
+}
+
+fn write_stack(text: &mut String, stack: &Stack) {
     for frame in stack.frames() {
+        // Writing to a String does not fail.
         let _ = writeln!(text, "      from {frame}");
     }
 }
@@ -268,6 +354,16 @@ impl Place {
 }
 
 impl Item {
+    /// The work-items of a record.
+    pub fn of(record: &Record) -> Self {
+        Self {
+            global: record.global,
+            local: record.local,
+            group: record.group,
+            together: record.items,
+        }
+    }
+
     fn words(&self) -> String {
         let three = |[x, y, z]: [u64; 3]| format!("({x}, {y}, {z})");
         let others = match self.together {

@@ -22,6 +22,25 @@ const FILE: u64 = 32 << 20;
 const PAGE: u64 = tally_uapi::PAGE_SIZE;
 const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
 
+/// Addresses among which those of the VA reservation are.
+#[derive(Clone, Copy)]
+pub struct Addresses {
+    /// The first one: a multiple of their number.
+    pub start: u64,
+    /// Their number, a power of two, less one.
+    pub mask: u64,
+}
+
+impl Addresses {
+    /// The least power of two of addresses that holds all of the reservation.
+    pub fn of(space: &Space) -> Self {
+        let (first, last) = (space.start(), space.start() + space.size() - 1);
+        let bits = u64::BITS - (first ^ last).leading_zeros();
+        let mask = (1_u64 << bits) - 1;
+        Self { start: first & !mask, mask }
+    }
+}
+
 /// The states. They are never unmapped: kernels may look at them until the process ends.
 pub struct Shadow {
     /// The first address that has a state: a multiple of the number of addresses.
@@ -36,10 +55,7 @@ pub struct Shadow {
 impl Shadow {
     /// States of the VA reservation, in which no byte is accessible. `None`: there is no room.
     pub fn new(space: &Space) -> Option<Self> {
-        let (first, last) = (space.start(), space.start() + space.size() - 1);
-        // The least power of two of addresses that holds both.
-        let bits = u64::BITS - (first ^ last).leading_zeros();
-        let mask = (1_u64 << bits) - 1;
+        let Addresses { start, mask } = Addresses::of(space);
         // Accesses at the last addresses read a little further.
         let bytes = usize::try_from(mask + 1 + PAGE).ok()?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -53,17 +69,12 @@ impl Shadow {
         // SAFETY: our own mapping.
         unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
         let files = [UNDEFINED, DEFINED].map(|state| (state, OnceLock::new()));
-        Some(Self { start: first & !mask, mask, states: at as u64, files })
+        Some(Self { start, mask, states: at as u64, files })
     }
 
     /// The first address that has a state.
     pub fn start(&self) -> u64 {
         self.start
-    }
-
-    /// How many have, less one.
-    pub fn mask(&self) -> u64 {
-        self.mask
     }
 
     /// Where the first one's is.
@@ -141,7 +152,7 @@ mod tests {
     use super::*;
 
     fn states(shadow: &Shadow, address: u64, size: usize) -> Vec<u8> {
-        let at = shadow.states() + (address & shadow.mask());
+        let at = shadow.states() + (address & shadow.mask);
         let at = ptr::with_exposed_provenance::<u8>(at as usize);
         // SAFETY: within the shadow.
         unsafe { std::slice::from_raw_parts(at, size) }.to_vec()

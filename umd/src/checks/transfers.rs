@@ -118,6 +118,9 @@ impl Checks {
             rows.as_ref().is_none_or(|rows| self.check_range(rows, verb))
         };
         let (reads, writes) = (good(from, "reads"), good(to, "writes"));
+        if let Some(to) = to {
+            self.writes(to.address);
+        }
         let to = to.as_ref().filter(|_| reads && writes && self.kernels.init)?;
         let (dst, bytes) = (self.state_of(to)?, to.span());
         if bytes == 0 {
@@ -147,6 +150,9 @@ impl Checks {
     /// Where the states of rows are, if their memory has any.
     fn state_of(&self, rows: &Rows) -> Option<u64> {
         let shadow = self.shadow.as_ref()?;
+        if !self.kernels.init {
+            return None;
+        }
         let is_live =
             matches!(self.history.find(rows.address, self.history.epoch()), Found::Inside(..));
         is_live.then(|| shadow.states() + (rows.address - shadow.start()))

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_void};
 use std::ops::{Deref, DerefMut};
 use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_compiler_protocol::{ArgKind, KernelInfo};
@@ -31,6 +32,7 @@ pub struct Kernel {
     /// A copy of `launch` that appends read without its lock.
     prebuilt: Prebuilt,
     indirect: Mutex<ze_kernel_indirect_access_flags_t>,
+    forces_residency: AtomicBool,
 }
 
 object!(ze_kernel_handle_t => Arc<Kernel>, Kind::Kernel);
@@ -70,6 +72,7 @@ impl Kernel {
             prebuilt: Prebuilt::new(launch.args.len()),
             launch: Mutex::new(launch),
             indirect: Mutex::default(),
+            forces_residency: AtomicBool::new(false),
         }))
     }
 
@@ -133,6 +136,17 @@ impl Kernel {
     /// It can always reach all; the flags are only remembered.
     pub fn indirect(&self) -> MutexGuard<'_, ze_kernel_indirect_access_flags_t> {
         self.indirect.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All device memory is to be resident when it runs (`ZE_KERNEL_FLAG_FORCE_RESIDENCY`). It is in any case;
+    /// this, too, is only remembered.
+    pub fn force_residency(&self) {
+        self.forces_residency.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was said.
+    pub fn forces_residency(&self) -> bool {
+        self.forces_residency.load(Ordering::Relaxed)
     }
 
     /// Most work-items of a group, by the device and by the kernel's scratch memory.

@@ -194,7 +194,7 @@ impl Immediate {
     pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
         let (cell, value) = self.reserve()?;
         let complete = wait::host_wait(self.shared.vm(), cell, value, timeout_ns)?;
-        if complete && !self.shared.vm().backend().sees_process() {
+        if complete && self.shared.vm().attends_completion() {
             self.unpin(&mut self.lock());
             self.shared.all_is_complete();
         }

@@ -13,6 +13,8 @@ pub struct Checks {
     pub init: bool,
     /// Memory that is not freed, and objects that are not destroyed.
     pub leaks: bool,
+    /// What does not run on all devices.
+    pub portable: bool,
     /// `TALLY_CHECK_REPORT`.
     pub report: Option<PathBuf>,
     /// `TALLY_CHECK_SARIF`.
@@ -28,7 +30,7 @@ pub struct Checks {
 impl Checks {
     /// Whether there is any check.
     pub fn any(&self) -> bool {
-        self.memory || self.init || self.leaks
+        self.memory || self.init || self.leaks || self.portable
     }
 
     /// Reads what is `present` in the environment; what is not understood goes to `complaints`.
@@ -51,10 +53,15 @@ impl Checks {
                 "memory" => checks.memory = true,
                 "init" => checks.init = true,
                 "leaks" => checks.leaks = true,
+                "portable" => checks.portable = true,
                 "1" => (checks.memory, checks.init) = (true, true),
-                "all" => (checks.memory, checks.init, checks.leaks) = (true, true, true),
-                _ => complaints
-                    .push(format!("TALLY_CHECK: {name:?} is none of memory, init, leaks, all")),
+                "all" => {
+                    (checks.memory, checks.init) = (true, true);
+                    (checks.leaks, checks.portable) = (true, true);
+                }
+                _ => complaints.push(format!(
+                    "TALLY_CHECK: {name:?} is none of memory, init, leaks, portable, all"
+                )),
             }
         }
         checks
@@ -76,8 +83,8 @@ mod tests {
         assert!(memory.memory && !memory.init);
         let both = read("init, memory", &mut complaints);
         assert!(both.memory && both.init && !both.leaks && both == read("1", &mut complaints));
-        let all = read("memory,init,leaks", &mut complaints);
-        assert!(all.leaks && all == read("all", &mut complaints));
+        let all = read("memory,init,leaks,portable", &mut complaints);
+        assert!(all.leaks && all.portable && all == read("all", &mut complaints));
         assert!(complaints.is_empty());
         assert!(read("init,sanity", &mut complaints).init);
         assert!(complaints[0].contains("sanity"), "{complaints:?}");

@@ -18,6 +18,7 @@ use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
 use super::timestamp::Timestamp;
 use super::wait;
+use crate::checks;
 use crate::error::{Error, Result};
 use crate::handle::{self, Claimed, Kind, local, object};
 use crate::trace;
@@ -235,6 +236,7 @@ impl Event {
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         let complete = self.completes(timeout_ns)?;
         if complete && self.shared.publishes_late() {
+            self.is_used_by_host();
             self.shared.event_is_complete(self.traits.is_seen_by_host());
         }
         Ok(complete)
@@ -299,6 +301,15 @@ impl Event {
         self.host_write(0)
     }
 
+    /// Tells the checks, if there are any.
+    #[cold]
+    fn is_used_by_host(&self) {
+        let Some(checks) = checks::get() else { return };
+        let flag = CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE.bits();
+        let visible = self.traits.cb_flags & flag != 0 || self.traits.imported;
+        checks.host_uses_event(self.traits.pool, visible);
+    }
+
     fn host_write(&self, value: u64) -> Result {
         self.check()?;
         let EventKind::Regular(place) = &self.kind else {
@@ -307,7 +318,10 @@ impl Event {
             ));
         };
         let (cell, vm) = (place.cell(), self.shared.vm());
-        vm.flush_host();
+        if self.shared.publishes_late() {
+            self.is_used_by_host();
+            vm.flush_host();
+        }
         if value == SIGNALLED {
             trace::host_signal(cell.va(), value);
         }

@@ -186,7 +186,7 @@ impl Shared {
     /// Whether the host sees what the device writes only when something has made it visible.
     #[inline]
     pub fn publishes_late(&self) -> bool {
-        self.vm.has_views()
+        self.vm.publishes_late()
     }
 
     /// Everything before the command that brings `cell` to `value` will then be visible to the host.
@@ -199,9 +199,7 @@ impl Shared {
     #[cold]
     pub fn event_is_complete(&self, is_seen_by_host: bool) {
         let published = self.publications.take();
-        if is_seen_by_host || published {
-            self.vm.refresh_host();
-        }
+        self.vm.event_is_complete(is_seen_by_host || published);
     }
 
     /// The host has waited for all of a list, a queue or a fence: it sees what the device wrote.

@@ -12,13 +12,18 @@ pub(super) struct Watcher {
     /// The program's view of user memory, where that is not the memory itself.
     pub(super) views: Option<Views>,
     checks: Option<&'static Checks>,
+    /// The host is told when what the device writes is visible to it: there are views, or checks that tell
+    /// what it sees too early.
+    pub(super) publishes_late: bool,
 }
 
 impl Watcher {
     /// Those that there are; `None` if there are none.
     pub(super) fn new(views: Option<Views>) -> Option<Box<Self>> {
         let checks = checks::get();
-        (views.is_some() || checks.is_some()).then(|| Box::new(Self { views, checks }))
+        let publishes_late = views.is_some() || checks.is_some_and(Checks::is_portable);
+        (views.is_some() || checks.is_some())
+            .then(|| Box::new(Self { views, checks, publishes_late }))
     }
 
     /// An allocation begins. `is_new`: nothing but the driver knows its content.
@@ -35,8 +40,15 @@ impl Watcher {
             };
             // The host writes to its own memory whenever it likes.
             let undefined = is_new && kind == Kind::Device;
-            checks.allocated(allocation.mapping.va(), allocation.size, kind, !undefined);
+            let base = allocation.mapping.va();
+            checks.guard(base, allocation.size, &kind, self.number());
+            checks.allocated(base, allocation.size, kind, !undefined);
         }
+    }
+
+    /// A number by which checks know the address space.
+    fn number(&self) -> usize {
+        (&raw const *self).addr()
     }
 
     /// It ends.
@@ -51,7 +63,36 @@ impl Watcher {
     }
 }
 
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(checks) = self.checks {
+            checks.unguard_all(self.number());
+        }
+    }
+}
+
 impl Vm {
+    /// Whether something is to be done where what the device wrote becomes visible to the host.
+    #[inline]
+    pub fn publishes_late(&self) -> bool {
+        self.watcher.as_ref().is_some_and(|watcher| watcher.publishes_late)
+    }
+
+    /// The host sees what the device has written so far, or has waited for an event without a right to.
+    #[cold]
+    pub fn event_is_complete(&self, is_seen_by_host: bool) {
+        if is_seen_by_host {
+            self.refresh_host();
+        }
+        let Some(watcher) = &self.watcher else { return };
+        if let Some(checks) = watcher.checks {
+            match is_seen_by_host {
+                true => checks.host_sees(),
+                false => checks.host_is_behind(watcher.number()),
+            }
+        }
+    }
+
     /// The program's view of user memory, where that is not the memory itself.
     pub(super) fn views(&self) -> Option<&Views> {
         self.watcher.as_ref()?.views.as_ref()

@@ -13,6 +13,7 @@ use tally_ze::*;
 
 use super::low_power;
 use crate::api::{Call, Out, api};
+use crate::checks;
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle;
@@ -363,6 +364,9 @@ fn external(device: *mut u64, host: *mut u64, value: u64) -> Result<External> {
                 ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
                 format!("{name}: {address:p} is not aligned to 8 bytes"),
             ));
+        }
+        if let Some(checks) = checks::get() {
+            checks.is_for_both(address as u64);
         }
         if !HostWord::is_there(address as u64) {
             return Err(Error::invalid(format!("{name}: there is no memory at {address:p}")));

@@ -12,7 +12,6 @@ use tally_uapi::eu::{BLOCK_ALIGN, MAX_LOCAL_BYTES};
 use tally_ze::ze_result_t;
 
 use super::{Kernel, resource};
-use crate::checks;
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::list::launch::{self as list, Groups};
@@ -156,12 +155,11 @@ impl Launch {
         }
     }
 
-    /// The launch as one that the current call appends, with a number by which the kernel's checks tell of
-    /// it. `None` if it has no checks.
-    pub fn numbered(&self) -> Option<Self> {
+    /// The launch with a word by which the kernel's checks tell of it. `None` if it has no checks.
+    pub fn numbered(&self, word: u64) -> Option<Self> {
         self.checks?;
         let mut launch = self.clone();
-        launch.write_check(hidden::LAUNCH, checks::get()?.launch());
+        launch.write_check(hidden::LAUNCH, word);
         Some(launch)
     }
 

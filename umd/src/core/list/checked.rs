@@ -9,11 +9,12 @@ use tally_compiler_protocol::{ArgKind, KernelInfo};
 use tally_uapi::packet::Region;
 use tally_ze::ze_kernel_timestamp_result_t;
 
-use crate::checks::{Checks, Move, Rows, State, Transfer};
+use crate::checks::{Checks, Launching, Move, Rows, State, Transfer};
 use crate::core::kernel::Launched;
 use crate::error::Result;
 use crate::list::command::Command;
 use crate::list::immediate::Immediate;
+use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 
 /// Appends a command with what checks need, by `append`. The addresses of the memory that it uses.
@@ -24,10 +25,24 @@ pub(super) fn append(
     append: impl FnOnce(&Command<'_>, Option<Launched<'_>>) -> Result,
 ) -> Result<Vec<u64>> {
     if let Some((kernel, launch, groups)) = launched {
-        let numbered = launch.numbered();
+        let pointers = pointers(kernel.info(), &launch.args);
+        let indirect = *kernel.indirect();
+        let word = checks.launching(&Launching {
+            kernel: &launch.name,
+            watched: launch.code.watched.as_ref(),
+            indirect,
+            forces_residency: kernel.forces_residency(),
+            pointers: &pointers,
+            group_items: launch.group_size.iter().map(|&items| u64::from(items)).product(),
+            may_wait: matches!(
+                groups,
+                Groups::Cooperative(_) | Groups::Direct([0 | 1, 0 | 1, 0 | 1])
+            ),
+        });
+        let numbered = launch.numbered(word);
         let launch = numbered.as_ref().unwrap_or(launch);
         append(&Command::Launch(&launch.with(groups)), Some((kernel, launch, groups)))?;
-        return Ok(pointers(kernel.info(), &launch.args));
+        return Ok(pointers.into_iter().map(|it| it.1).collect());
     }
     if let Command::Clock(dst) = *command {
         // It is a write behind a packet, and no packet beside which there could be another.
@@ -47,7 +62,12 @@ pub(super) fn append(
 /// Whether what was just appended to an immediate list is complete; `None`: that is not known.
 pub(super) fn immediate(list: &Immediate) -> Option<State> {
     let (cell, value) = list.last()?;
-    Some(Box::new(move || (!cell.reached(value)).then_some(true)))
+    // The cell goes with the address space, which may be lost.
+    let shared = Arc::downgrade(list.shared());
+    Some(Box::new(move || {
+        let _shared = shared.upgrade()?;
+        (!cell.reached(value)).then_some(true)
+    }))
 }
 
 /// Whether a regular list is being executed.
@@ -94,10 +114,13 @@ fn of_move(it: &Move) -> Command<'static> {
     }
 }
 
-/// The pointers among a kernel's arguments.
-fn pointers(info: &KernelInfo, args: &[u8]) -> Vec<u64> {
+/// The pointers among a kernel's arguments, by their indices.
+fn pointers(info: &KernelInfo, args: &[u8]) -> Vec<(usize, u64)> {
     let is_pointer = |kind| matches!(kind, ArgKind::GlobalPointer | ArgKind::ConstantPointer);
-    let places = info.args.iter().filter(|arg| is_pointer(arg.kind)).map(|arg| arg.offset as usize);
-    let bytes = places.filter_map(|at| args.get(at..)?.first_chunk());
-    bytes.map(|bytes| u64::from_le_bytes(*bytes)).collect()
+    let all = info.args.iter().enumerate().filter(|(_, arg)| is_pointer(arg.kind));
+    all.filter_map(|(index, arg)| {
+        let bytes = args.get(arg.offset as usize..)?.first_chunk()?;
+        Some((index, u64::from_le_bytes(*bytes)))
+    })
+    .collect()
 }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that the host may not touch, closed to it where that can be done: an access then is a signal.
+//!
+//! Kernels and the program share their addresses, so memory is closed to both. What the device accesses is
+//! opened by its first access, and stays open until the host has waited for something: programs look at
+//! results right behind a wait, and write what a kernel is to read before they launch it. Waits are many, so
+//! an allocation is closed at its first ones, and then at every wait whose number is a power of two.
+//!
+//! System calls answer EFAULT for closed memory, as they do where device memory is on a card.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::PAGE_SIZE;
+
+use super::calls::{self, Host};
+
+/// Waits after each of which an allocation is closed.
+const FIRST_WAITS: u64 = 32;
+
+/// The reason why the host may not touch an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It is device memory.
+    Device,
+    /// A command has written to it, and nothing has made that visible to the host.
+    Unseen,
+}
+
+/// An access of the host's.
+pub struct Touch {
+    pub reason: Reason,
+    pub address: u64,
+    pub writes: bool,
+    pub host: Host,
+    pub epoch: u64,
+}
+
+struct Piece {
+    size: u64,
+    reason: Reason,
+    /// The address space that it is in, by its number.
+    owner: usize,
+    closed: bool,
+    /// The host has touched it: that is told once.
+    told: bool,
+    /// Waits of the host since it was allocated.
+    waits: u64,
+    /// The thread and the address for which it was opened last.
+    opened_for: (i32, u64),
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub struct Guarded {
+    pieces: Mutex<BTreeMap<u64, Piece>>,
+    touches: Mutex<Vec<Touch>>,
+    any_touches: AtomicBool,
+}
+
+impl Guarded {
+    // Taken in a handler of signals, too: of those that accesses to guarded memory cause, which nobody makes
+    // who holds it.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Piece>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes an allocation.
+    pub fn close(&self, base: u64, size: u64, reason: Reason, owner: usize) {
+        let mut pieces = self.lock();
+        let closed = protect(base, size, libc::PROT_NONE);
+        let piece =
+            Piece { size, reason, owner, closed, told: false, waits: 0, opened_for: (0, 0) };
+        pieces.insert(base, piece);
+    }
+
+    /// Forgets what was in an address space that has ended.
+    pub fn end(&self, owner: usize) {
+        self.lock().retain(|_, piece| piece.owner != owner);
+    }
+
+    /// Opens an allocation for good: it is freed, or the host may look at it.
+    pub fn forget(&self, base: u64) {
+        if let Some(piece) = self.lock().remove(&base).filter(|it| it.closed) {
+            open(base, piece.size);
+        }
+    }
+
+    /// Opens what was closed for this reason.
+    pub fn forget_all(&self, reason: Reason) {
+        self.lock().retain(|&base, piece| {
+            if piece.reason == reason && piece.closed {
+                open(base, piece.size);
+            }
+            piece.reason != reason
+        });
+    }
+
+    /// The host has waited for something.
+    pub fn waited(&self) {
+        for (&base, piece) in self.lock().iter_mut() {
+            piece.waits += 1;
+            let now = piece.waits <= FIRST_WAITS || piece.waits.is_power_of_two();
+            if now && !piece.closed && !piece.told && piece.reason == Reason::Device {
+                piece.closed = protect(base, piece.size, libc::PROT_NONE);
+                piece.opened_for = (0, 0);
+            }
+        }
+    }
+
+    /// An access was refused; `by_host`: the program has made it. Whether it is to be tried again.
+    pub fn refused(&self, address: u64, writes: bool, by_host: bool, epoch: u64) -> bool {
+        let mut pieces = self.lock();
+        let Some((&base, piece)) = pieces.range_mut(..=address).next_back() else { return false };
+        if address - base >= pages(piece.size) {
+            return false;
+        }
+        // SAFETY: takes no arguments and cannot fail.
+        let this = (unsafe { libc::gettid() }, address);
+        if !piece.closed {
+            // Another thread has just opened it, unless this one has been here before.
+            return std::mem::replace(&mut piece.opened_for, this) != this;
+        }
+        if !open(base, piece.size) {
+            return false;
+        }
+        piece.closed = false;
+        piece.opened_for = this;
+        let reason = piece.reason;
+        // What the host writes to results that it has not looked at is its own business.
+        if by_host && !piece.told && (reason == Reason::Device || !writes) {
+            piece.told = true;
+            drop(pieces);
+            let touch = Touch { reason, address, writes, host: calls::host(), epoch };
+            self.touches.lock().unwrap_or_else(PoisonError::into_inner).push(touch);
+            self.any_touches.store(true, Ordering::Release);
+        }
+        true
+    }
+
+    /// What the host has touched since.
+    pub fn take(&self) -> Vec<Touch> {
+        if !self.any_touches.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.touches.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn pages(size: u64) -> u64 {
+    size.next_multiple_of(PAGE_SIZE)
+}
+
+/// Memory of another process may be readable only.
+fn open(base: u64, size: u64) -> bool {
+    protect(base, size, libc::PROT_READ | libc::PROT_WRITE) || protect(base, size, libc::PROT_READ)
+}
+
+fn protect(base: u64, size: u64, protection: i32) -> bool {
+    let at = std::ptr::with_exposed_provenance_mut(base as usize);
+    // SAFETY: the pages of a live allocation of the driver's. Nothing in Rust refers to the application's
+    // memory, and who accesses it while it is closed comes to `refused`.
+    unsafe { libc::mprotect(at, pages(size) as usize, protection) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_page() -> u64 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let size = PAGE_SIZE as usize;
+        // SAFETY: without an address nothing that exists is replaced.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        at as u64
+    }
+
+    #[test]
+    fn the_host_is_told_once_and_the_device_is_not() {
+        let (guarded, base) = (Guarded::default(), new_page());
+        guarded.close(base, 100, Reason::Device, 1);
+        assert!(!guarded.refused(base - 1, false, true, 0), "it is not in the allocation");
+        assert!(guarded.refused(base + 4, false, false, 0));
+        assert!(guarded.take().is_empty(), "it was the device");
+        guarded.waited();
+        assert!(guarded.refused(base + 8, true, true, 0));
+        let touches = guarded.take();
+        assert_eq!((touches.len(), touches[0].address, touches[0].writes), (1, base + 8, true));
+        guarded.waited();
+        assert!(guarded.refused(base, false, true, 0), "another thread may have opened it");
+        assert!(!guarded.refused(base, false, true, 0), "it is open, and yet refused");
+        assert!(guarded.take().is_empty());
+        guarded.end(2);
+        assert!(guarded.refused(base + 1, false, true, 0), "it is another address space's");
+        guarded.end(1);
+        assert!(!guarded.refused(base + 2, false, true, 0));
+    }
+
+    #[test]
+    fn results_that_are_not_visible_may_be_overwritten() {
+        let (guarded, base) = (Guarded::default(), new_page());
+        guarded.close(base, 100, Reason::Unseen, 1);
+        assert!(guarded.refused(base, true, true, 0));
+        assert!(guarded.take().is_empty());
+        guarded.close(base, 100, Reason::Unseen, 1);
+        assert!(guarded.refused(base, false, true, 0));
+        assert_eq!(guarded.take().len(), 1);
+        guarded.forget_all(Reason::Device);
+        assert!(guarded.refused(base + 1, false, true, 0));
+        guarded.forget_all(Reason::Unseen);
+        assert!(!guarded.refused(base + 2, false, true, 0));
+    }
+}
