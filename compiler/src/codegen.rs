@@ -187,6 +187,7 @@ fn code_of(
         Err(_) => (None, String::new()),
     };
     let lowered = match (&widened, options.debug) {
+        (None, true) if options.level == Level::None => lower::lower_with_variables(module, kernel),
         (widened, true) => lower::lower_with_places(module, kernel, widened.as_ref(), Kind::Lines),
         (Some(widened), false) => lower::lower_widened(widened, kernel),
         (None, false) => lower::lower(module, kernel),

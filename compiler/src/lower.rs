@@ -36,6 +36,7 @@ pub mod places;
 mod printf;
 mod types;
 mod unit;
+mod variables;
 mod vector;
 mod work_item;
 
@@ -71,7 +72,7 @@ pub struct Lowered {
 /// # Errors
 /// See [`LowerError`].
 pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
-    lower_both(module, kernel, None, None)
+    lower_both(module, kernel, None, None, false)
 }
 
 /// Lowers a kernel that runs vectors of items, and one item at a time where vectors do not fit.
@@ -79,7 +80,7 @@ pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
 /// # Errors
 /// See [`LowerError`].
 pub fn lower_widened(widened: &Widened, kernel: &Kernel) -> Result<Lowered, LowerError> {
-    lower_both(&widened.module, kernel, Some(widened), None)
+    lower_both(&widened.module, kernel, Some(widened), None, false)
 }
 
 /// Like [`lower`] or [`lower_widened`], with debug information that gives the origin of each
@@ -94,7 +95,15 @@ pub fn lower_with_places(
     kind: Kind,
 ) -> Result<Lowered, LowerError> {
     let module = widened.map_or(module, |widened| &widened.module);
-    lower_both(module, kernel, widened, Some(kind))
+    lower_both(module, kernel, widened, Some(kind), false)
+}
+
+/// Lowers a kernel for a debugger: one item at a time, with lines and variables.
+///
+/// # Errors
+/// Those of [`lower`].
+pub fn lower_with_variables(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
+    lower_both(module, kernel, None, Some(Kind::Lines), true)
 }
 
 fn lower_both(
@@ -102,8 +111,10 @@ fn lower_both(
     kernel: &Kernel,
     widened: Option<&Widened>,
     places: Option<Kind>,
+    shows_variables: bool,
 ) -> Result<Lowered, LowerError> {
     let mut unit = Unit::new(module, kernel);
+    unit.shows_variables = shows_variables;
     unit.places = places.map(|kind| Places::new(kind, module));
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();

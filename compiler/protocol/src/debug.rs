@@ -8,14 +8,15 @@
 //!   .symtab .strtab .shstrtab
 //! ```
 //!
-//! No kernel runs at the addresses of `.text`: a driver maps each kernel's code by itself, wherever
-//! there is room. A debugger gets the offset between the two addresses of the kernel in question.
+//! No kernel runs at the addresses of a module's file: a driver maps each kernel's code by itself, wherever
+//! there is room. A debugger gets the offset between the two addresses of the kernel in question, or reads a
+//! file of that kernel alone, which has its address.
 
 use std::ops::Range;
 
 use crate::{DebugPlace, KernelCode};
 
-/// The address of the first kernel, and where its code is in the file.
+/// Where the code is in the file, and the address of the first kernel in a module's file.
 const TEXT: u64 = 0x1000;
 /// Alignment of the kernels' addresses.
 const ALIGN: usize = 64;
@@ -72,13 +73,26 @@ impl Section {
 /// Builds the ELF file of a module's kernels, each given with its name. The file is empty if no kernel
 /// has debug information; `None` if there is more of it than such a file can hold.
 pub fn elf<'a>(kernels: impl IntoIterator<Item = (&'a str, &'a KernelCode)>) -> Option<Vec<u8>> {
+    elf_at(TEXT, kernels)
+}
+
+/// The file of one kernel whose code is at an address. Empty if it has no debug information, `None` if there
+/// is more of it than such a file can hold.
+pub fn elf_of(address: u64, name: &str, code: &KernelCode) -> Option<Vec<u8>> {
+    elf_at(address, [(name, code)])
+}
+
+fn elf_at<'a>(
+    start: u64,
+    kernels: impl IntoIterator<Item = (&'a str, &'a KernelCode)>,
+) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut debug: Vec<Section> = Vec::new();
     let mut symbols = vec![0; SYMBOL as usize];
     let mut names = vec![0];
     for (name, code) in kernels {
         text.resize(text.len().next_multiple_of(ALIGN), 0);
-        let base = TEXT + text.len() as u64;
+        let base = start + text.len() as u64;
         text.extend_from_slice(&code.blob);
         merge(code, base, &mut debug)?;
         symbols.extend_from_slice(&u32::try_from(names.len()).ok()?.to_le_bytes());
@@ -95,7 +109,7 @@ pub fn elf<'a>(kernels: impl IntoIterator<Item = (&'a str, &'a KernelCode)>) -> 
     }
     let mut sections = vec![Section {
         flags: SHF_ALLOC_EXECUTE,
-        address: TEXT,
+        address: start,
         align: ALIGN as u64,
         ..Section::new(".text", SHT_PROGBITS, text)
     }];
@@ -110,7 +124,7 @@ pub fn elf<'a>(kernels: impl IntoIterator<Item = (&'a str, &'a KernelCode)>) -> 
         ..Section::new(".symtab", SHT_SYMTAB, symbols)
     });
     sections.push(Section::new(".strtab", SHT_STRTAB, names));
-    Some(file(sections))
+    Some(file(start, sections))
 }
 
 /// Appends a kernel's sections to those of the same names, and relocates their references to each other
@@ -147,7 +161,7 @@ fn merge(code: &KernelCode, base: u64, merged: &mut Vec<Section>) -> Option<()> 
 }
 
 /// The bytes of a file with these sections; the first one is the code.
-fn file(mut sections: Vec<Section>) -> Vec<u8> {
+fn file(start: u64, mut sections: Vec<Section>) -> Vec<u8> {
     sections.push(Section::new(".shstrtab", SHT_STRTAB, Vec::new()));
     let mut names = vec![0];
     let mut starts = Vec::with_capacity(sections.len());
@@ -181,7 +195,7 @@ fn file(mut sections: Vec<Section>) -> Vec<u8> {
     let (offset, count) = (out.len() as u64, sections.len() as u16);
     out.extend_from_slice(&headers);
     let code = sections[0].bytes.len() as u64;
-    let head = [header(offset, count), program_header(code)].concat();
+    let head = [header(offset, count), program_header(start, code)].concat();
     out[..head.len()].copy_from_slice(&head);
     out
 }
@@ -207,10 +221,10 @@ fn header(offset: u64, sections: u16) -> Vec<u8> {
 }
 
 /// The program header that maps `size` bytes of code.
-fn program_header(size: u64) -> Vec<u8> {
+fn program_header(start: u64, size: u64) -> Vec<u8> {
     let mut out = PT_LOAD.to_le_bytes().to_vec();
     out.extend_from_slice(&READ_EXECUTE.to_le_bytes());
-    for word in [TEXT, TEXT, TEXT, size, size, TEXT] {
+    for word in [TEXT, start, start, size, size, ALIGN as u64] {
         out.extend_from_slice(&word.to_le_bytes());
     }
     out

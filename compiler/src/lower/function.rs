@@ -29,6 +29,7 @@ pub(super) fn lower(
     let mut body = Body::new(unit, function);
     body.place_variables();
     body.prepare(&HashSet::new())?;
+    body.show_variables()?;
     let start = body.initialise_variables();
     body.blocks()?;
     let result = value_type(body.unit.module, function.return_type);
@@ -69,6 +70,7 @@ pub(super) fn lower_resumable(
         let _ = writeln!(body.prelude, "  {}.slot = alloca {ty}", name(value));
     }
     body.prepare(&regions.remade)?;
+    body.show_variables()?;
     let mut cases = String::new();
     let mut resumes = String::new();
     for (state, barrier) in barriers() {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::ir::{FileId, Function, Kernel, Loc, Module};
+use crate::ir::{FileId, Float, Function, Kernel, Loc, Module, Type, TypeId};
 
 /// Metadata numbers from here on are unused in every module.
 const FIRST: u32 = 1_000_000;
@@ -43,6 +43,7 @@ pub(super) struct Scope {
     number: u32,
     form: Form,
     file: Option<FileId>,
+    line: u32,
 }
 
 impl Scope {
@@ -113,7 +114,105 @@ impl<'m> Places<'m> {
             quoted(name),
             FIRST + 2
         );
-        Scope { number: self.add(&text), form, file }
+        Scope { number: self.add(&text), form, file, line }
+    }
+
+    /// A variable of a function, or its parameter of a number that counts from 1, and the place of its
+    /// declaration.
+    pub(super) fn variable(
+        &mut self,
+        scope: Scope,
+        name: &str,
+        parameter: Option<usize>,
+        ty: u32,
+    ) -> (u32, u32) {
+        let file = self.file(scope.file);
+        let line = scope.line;
+        let number = parameter.map_or(String::new(), |number| format!("arg: {number}, "));
+        let variable = self.add(&format!(
+            "!DILocalVariable(name: {}, {number}scope: !{}, file: !{file}, line: {line}, type: !{ty})",
+            quoted(name),
+            scope.number
+        ));
+        let at = self.add(&format!("!DILocation(line: {line}, scope: !{})", scope.number));
+        (variable, at)
+    }
+
+    /// The type of three 64-bit numbers.
+    pub(super) fn three_longs(&mut self) -> u32 {
+        let long = self.basic("ulong", 64, "DW_ATE_unsigned");
+        self.several(long, 3, 192, "")
+    }
+
+    /// A type as debuggers have it, `None` if they have none. The IR knows no signs: integers are signed.
+    /// Pointers point to values of `pointee`.
+    pub(super) fn type_of(
+        &mut self,
+        module: &Module,
+        ty: TypeId,
+        pointee: Option<TypeId>,
+    ) -> Option<u32> {
+        let bits = module.types.size(ty) * 8;
+        Some(match &module.types[ty] {
+            Type::Bool => self.basic("bool", 8, "DW_ATE_boolean"),
+            Type::Int(8) => self.basic("char", 8, "DW_ATE_signed_char"),
+            Type::Int(16) => self.basic("short", 16, "DW_ATE_signed"),
+            Type::Int(32) => self.basic("int", 32, "DW_ATE_signed"),
+            Type::Int(64) => self.basic("long", 64, "DW_ATE_signed"),
+            Type::Float(Float::F16) => self.basic("half", 16, "DW_ATE_float"),
+            Type::Float(Float::F32) => self.basic("float", 32, "DW_ATE_float"),
+            Type::Float(Float::F64) => self.basic("double", 64, "DW_ATE_float"),
+            Type::Pointer(_) => {
+                let base = pointee.and_then(|pointee| self.type_of(module, pointee, None));
+                let base = base.map_or("null".to_owned(), |base| format!("!{base}"));
+                self.add(&format!(
+                    "!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {base}, size: 64)"
+                ))
+            }
+            &Type::Vector(element, n) => {
+                let element = self.type_of(module, element, None)?;
+                self.several(element, n.into(), bits, "flags: DIFlagVector, ")
+            }
+            &Type::Array(element, n) => {
+                let element = self.type_of(module, element, None)?;
+                self.several(element, n, bits, "")
+            }
+            Type::Struct { members, packed } => {
+                let (mut offset, mut list) = (0_u64, Vec::new());
+                for (i, &member) in members.iter().enumerate() {
+                    let align = if *packed { 1 } else { module.types.align(member) };
+                    offset = offset.next_multiple_of(align.max(1));
+                    let size = module.types.size(member);
+                    let ty = self.type_of(module, member, None)?;
+                    list.push(format!(
+                        "!{}",
+                        self.add(&format!(
+                            "!DIDerivedType(tag: DW_TAG_member, name: \"m{i}\", baseType: !{ty}, size: {}, offset: {})",
+                            size * 8,
+                            offset * 8
+                        ))
+                    ));
+                    offset += size;
+                }
+                let elements = self.add(&format!("!{{{}}}", list.join(", ")));
+                self.add(&format!(
+                    "!DICompositeType(tag: DW_TAG_structure_type, size: {bits}, elements: !{elements})"
+                ))
+            }
+            _ => return None,
+        })
+    }
+
+    fn basic(&mut self, name: &str, bits: u32, encoding: &str) -> u32 {
+        self.add(&format!("!DIBasicType(name: \"{name}\", size: {bits}, encoding: {encoding})"))
+    }
+
+    fn several(&mut self, element: u32, count: u64, bits: u64, flags: &str) -> u32 {
+        let range = self.add(&format!("!DISubrange(count: {count})"));
+        let elements = self.add(&format!("!{{!{range}}}"));
+        self.add(&format!(
+            "!DICompositeType(tag: DW_TAG_array_type, {flags}baseType: !{element}, size: {bits}, elements: !{elements})"
+        ))
     }
 
     /// The number of an instruction's place.

@@ -96,6 +96,8 @@ pub(super) struct Unit<'m> {
     pub(super) helpers: BTreeMap<String, String>,
     /// Debug information, if it is requested, and the form of the function that is being lowered.
     pub(super) places: Option<Places<'m>>,
+    /// A debugger is to show variables.
+    pub(super) shows_variables: bool,
     pub(super) form: Form,
 }
 
@@ -132,6 +134,7 @@ impl<'m> Unit<'m> {
             watch: kernel.facts.watch,
             helpers: BTreeMap::new(),
             places: None,
+            shows_variables: false,
             form: Form::Item,
         }
     }
