@@ -30,6 +30,10 @@ pub struct Arguments {
     #[arg(long = "as", value_name = "GPU", value_parser = IDENTITIES)]
     pub identity: Option<String>,
 
+    /// Build kernels for a debugger: PROGRAM is gdb, with its arguments (TALLY_DEBUG)
+    #[arg(long)]
+    pub debug: bool,
+
     /// Say what would be started, and do not start it
     #[arg(long)]
     pub print: bool,
@@ -114,6 +118,7 @@ Examples:
   tally-run --as arc-a770 ./program       the device calls itself an Arc A770
   TALLY_HANG_MS=1000 tally-run ./program  says who waits for whom when it hangs
   tally-run --check ./program             finds wrong accesses to memory
+  tally-run --debug gdb --args ./program  breakpoints in kernels
 
 Exit status:
   that of the program, or the one that --error-exitcode gives; or

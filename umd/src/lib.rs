@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Imports point to the right. Outside this flow: [`audit`], which answers the dynamic linker; [`hang`],
-//! which looks at lists and events; [`checks`], which finds mistakes of the program's; [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
+//! which looks at lists and events; [`checks`], which finds mistakes of the program's; [`debugger`], [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
 //! [`vm`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
@@ -21,6 +21,7 @@ pub mod backend;
 pub mod checks;
 pub mod core;
 pub mod ddi;
+pub mod debugger;
 pub mod error;
 pub mod handle;
 pub mod hang;

@@ -14,6 +14,7 @@
 //! | `TALLY_HANG_JSON` | file | with `TALLY_HANG_MS`: adds each report to the file, as one line of JSON with the fields of `tally-top --json` |
 //! | `TALLY_TOP` | `1` | the process answers [`tally-top`](tally-top.md), which shows the same for a live process |
 //! | `TALLY_CHAOS` | any number | an adversarial device that decides by chance everything that is not guaranteed, the same way for the same number; on the kernel lane the program also sees no more of its memory than is guaranteed ([chaos.md](chaos.md)) |
+//! | `TALLY_DEBUG` | `1` | kernels are built for a debugger, without optimisation, and made known to it; a kernel may stop as long as it likes ([running.md](running.md#kernels-in-a-debugger)); embedded lane only |
 //! | `TALLY_CHECK` | `memory`, `init`, `leaks`, `portable`, with commas; `all` | finds mistakes of the program ([checks.md](checks.md)); embedded lane only. The variables below count only with it |
 //! | `TALLY_CHECK_REPORT` | file | what was found, as JSON; `%p` stands for the process's number |
 //! | `TALLY_CHECK_SARIF` | file | the same as SARIF |
@@ -126,6 +127,8 @@ pub struct Settings {
     pub top: bool,
     /// `TALLY_CHAOS`.
     pub chaos: Option<u64>,
+    /// `TALLY_DEBUG`.
+    pub debug: bool,
     /// `TALLY_CHECK` and its like.
     pub checks: Checks,
     /// `TALLY_RESET_MS`.
@@ -193,6 +196,7 @@ impl Settings {
             memory: number("TALLY_MEMORY", 16, 1 << 26).map(|mib| mib * MIB),
             hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
             top: number("TALLY_TOP", 0, 1) == Some(1),
+            debug: number("TALLY_DEBUG", 0, 1) == Some(1),
             no_cache: number("TALLY_CACHE", 0, 1) == Some(0),
             shared_on_device: number("ZE_SHARED_FORCE_DEVICE_ALLOC", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),

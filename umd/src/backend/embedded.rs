@@ -50,6 +50,9 @@ mod sleepers;
 mod watches;
 mod window;
 
+/// A kernel may stand still so long in a debugger.
+const DEBUGGED: Duration = Duration::from_secs(7 * 24 * 3600);
+
 use bindings::{Bindings, Kind};
 use buffer::Buffer;
 use memory::{Memory, Part};
@@ -176,8 +179,15 @@ impl Embedded {
         let config = Config {
             compute_engines,
             copy_engines: engines(settings.copy_engines, defaults.copy_engines),
-            workers: settings.workers.map(|workers| workers as usize),
-            reset_time: settings.reset_ms.map_or(defaults.reset_time, Duration::from_millis),
+            workers: settings
+                .workers
+                .or(settings.debug.then_some(1))
+                .map(|workers| workers as usize),
+            reset_time: match settings.reset_ms {
+                Some(ms) => Duration::from_millis(ms),
+                None if settings.debug => DEBUGGED,
+                None => defaults.reset_time,
+            },
             chaos: settings.chaos,
             // Checked kernels reach all memory through addresses that have states.
             group_memory: (settings.checks.memory || settings.checks.init).then_some(GroupMemory {

@@ -9,6 +9,7 @@ use tally_ze::*;
 use crate::api::Call;
 use crate::core::module::Constants;
 use crate::error::{Error, Result};
+use crate::settings;
 
 /// The input of zeModuleCreate.
 pub(super) enum Source<'c> {
@@ -92,6 +93,9 @@ fn bytes<'c>(call: Call<'c>, module: *const u8, size: usize) -> Result<&'c [u8]>
     call.slice(module, size, "desc->pInputModule")
 }
 
+/// Build flags of what is debugged.
+const FOR_DEBUGGER: &str = " -g -cl-opt-disable";
+
 fn input(
     call: Call<'_>,
     spirv: &[u8],
@@ -101,6 +105,11 @@ fn input(
     let options = match flags.is_null() {
         true => String::new(),
         false => call.c_str(flags, "desc->pBuildFlags")?.to_string_lossy().into_owned(),
+    };
+    let options = match settings::get().debug {
+        // Of several flags the last ones count.
+        true => options + FOR_DEBUGGER,
+        false => options,
     };
     Ok(Input { spirv: spirv.to_owned(), options, spec_constants: constants.values() })
 }

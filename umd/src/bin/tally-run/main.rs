@@ -9,6 +9,7 @@
 //! then starts the program. A program that opens the system's loader by its full name gets the newer one, too:
 //! see `ze_tally::audit`.
 
+use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -71,10 +72,24 @@ fn run(arguments: &Arguments, program: &OsStr, of_its_own: &[OsString]) -> ExitC
 
 /// The command that starts `program` on Tally.
 fn command(arguments: &Arguments, program: &Path, of_its_own: &[OsString]) -> Result<Command> {
-    let image = Image::of(program);
+    // With a debugger it is what the debugger starts.
+    let behind_args = of_its_own.iter().skip_while(|word| *word != "--args").nth(1);
+    let debuggee = behind_args.filter(|_| arguments.debug).and_then(|name| find_program(name));
+    let image = Image::of(debuggee.as_deref().unwrap_or(program));
     let loader = Loader::choose(&arguments.loader, || image.needs_new_loader())?;
     let driver = driver()?;
     let mut command = loader.command(program, &image, &driver);
+    if arguments.debug {
+        command.env("TALLY_DEBUG", "1");
+        if env::var_os("TALLY_LANE").is_none() {
+            // Kernels run in the program's process.
+            command.env("TALLY_LANE", "embedded");
+        }
+        if program.file_name().is_some_and(|name| name == "gdb") {
+            // Kernels are not there before the program has created them.
+            command.args(["-iex", "set breakpoint pending on"]);
+        }
+    }
     command.args(of_its_own).env("ZE_ENABLE_ALT_DRIVERS", driver);
     if let Some(identity) = &arguments.identity {
         command.env("TALLY_DEVICE_AS", identity);

@@ -7,14 +7,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tally_compiler_protocol::{CodeId, Form, KernelCode, Uneven};
+use tally_compiler_protocol::{CodeId, Form, KernelCode, Uneven, debug};
 use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_SCRATCH_BYTES};
 use tally_uapi::ioctl::bind_flag;
 
 use super::build::Build;
 use super::globals::{Unit, inconsistent, relocate};
 use crate::checks::{self, Watched};
+use crate::debugger::{self, Registered};
 use crate::error::Result;
+use crate::settings;
 use crate::trace;
 use crate::vm::{Mapping, Vm};
 
@@ -40,6 +42,7 @@ pub struct Piece {
     scratch_fixed: u32,
     /// Scratch memory to add for each work-item, in bytes.
     scratch_per_item: u32,
+    _debugged: Option<Registered>,
     _mapping: Mapping,
     _units: Vec<Arc<Unit>>,
 }
@@ -101,6 +104,12 @@ impl Code {
     }
 }
 
+/// Makes a kernel's code known to the debugger, if it has debug information.
+fn known(name: &str, address: u64, made: &KernelCode) -> Option<Registered> {
+    let file = debug::elf_of(address, name, made)?;
+    (!file.is_empty()).then(|| Registered::new(file))
+}
+
 impl Piece {
     fn load(vm: &Vm, build: &Build, id: CodeId) -> Result<(Self, Arc<KernelCode>)> {
         let made = build.origin.kernel_code(&build.info, id)?;
@@ -112,6 +121,11 @@ impl Piece {
         let mut mapping = vm.place(blob.len() as u64, BLOCK_ALIGN)?;
         mapping.write(&blob)?;
         mapping.bind(0, mapping.size(), bind_flag::READ | bind_flag::EXECUTE)?;
+        let is_debugged = settings::get().debug && vm.backend().sees_process();
+        if is_debugged {
+            // SAFETY: the mapping has just been bound, whole pages of it, and goes with the code.
+            unsafe { debugger::make_writable_by_debugger(mapping.va(), mapping.size()) };
+        }
         let entry = mapping.va() + u64::from(made.entry);
         let name = build.kernel_name(id.kernel);
         trace::kernel_name(entry, name);
@@ -126,6 +140,7 @@ impl Piece {
             entry,
             scratch_fixed: made.scratch_bytes_fixed,
             scratch_per_item: made.scratch_bytes_per_item,
+            _debugged: is_debugged.then(|| known(name, mapping.va(), &made)).flatten(),
             _mapping: mapping,
             _units: build.graph.iter().map(|(unit, _)| unit.clone()).collect(),
         };

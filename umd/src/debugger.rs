@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `TALLY_DEBUG`: tells a debugger of kernels, by [GDB's interface for code that is made at run
+//! time](https://sourceware.org/gdb/current/onlinedocs/gdb.html/JIT-Interface.html).
+//!
+//! A debugger finds the two symbols below, stops where code is registered, and reads each piece's file from
+//! the program's memory. So a breakpoint at a line is pending until the kernel with the line is created.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A piece of code: its file in memory.
+#[repr(C)]
+struct Entry {
+    next: *mut Entry,
+    previous: *mut Entry,
+    file: *const u8,
+    size: u64,
+}
+
+/// What the debugger reads.
+#[repr(C)]
+pub struct Descriptor {
+    version: u32,
+    /// What has just happened to `relevant`.
+    action: u32,
+    relevant: *mut Entry,
+    first: *mut Entry,
+}
+
+const REGISTERED: u32 = 1;
+const UNREGISTERED: u32 = 2;
+
+/// The debugger looks it up by this name.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static mut __jit_debug_descriptor: Descriptor = Descriptor {
+    version: 1,
+    action: 0,
+    relevant: std::ptr::null_mut(),
+    first: std::ptr::null_mut(),
+};
+
+/// The debugger stops here, and looks at the descriptor.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn __jit_debug_register_code() {
+    // A call without an effect would be left out.
+    // SAFETY: no instruction.
+    unsafe { std::arch::asm!("", options(nostack)) };
+}
+
+/// Gives code pages of its own: a debugger cannot write breakpoints to those of a file.
+///
+/// # Safety
+/// At the address are whole pages of code, as many as hold `size` bytes, which nothing runs yet. Who unmaps
+/// them does not mind what is mapped there.
+pub unsafe fn make_writable_by_debugger(address: u64, size: u64) {
+    let at = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let size = size as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller's promise; the copy is made before the pages are replaced. If the system has none,
+    // the code is gone, and its first launch is a fault: there is no memory for anything then.
+    unsafe {
+        let code = std::slice::from_raw_parts(at, size).to_vec();
+        if libc::mmap(at.cast(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+            == libc::MAP_FAILED
+        {
+            return;
+        }
+        at.copy_from_nonoverlapping(code.as_ptr(), size);
+        libc::mprotect(at.cast(), size, libc::PROT_READ | libc::PROT_EXEC);
+    }
+}
+
+/// Code that the debugger knows, until this is dropped.
+pub struct Registered {
+    entry: *mut Entry,
+    _file: Vec<u8>,
+}
+
+// SAFETY: entries are changed by the one who holds the lock.
+unsafe impl Send for Registered {}
+// SAFETY: a shared one does nothing.
+unsafe impl Sync for Registered {}
+
+/// Held while the list is changed.
+fn lock() -> MutexGuard<'static, ()> {
+    static LIST: Mutex<()> = Mutex::new(());
+    LIST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Registered {
+    /// Tells the debugger of code: an ELF file with the addresses at which the code is.
+    pub fn new(file: Vec<u8>) -> Self {
+        let (at, size) = (file.as_ptr(), file.len() as u64);
+        let _lock = lock();
+        // SAFETY: the lock is held, and an entry is freed after it has left the list.
+        let entry = unsafe {
+            let first = __jit_debug_descriptor.first;
+            let new = Entry { next: first, previous: std::ptr::null_mut(), file: at, size };
+            let entry = Box::into_raw(Box::new(new));
+            if !first.is_null() {
+                (*first).previous = entry;
+            }
+            __jit_debug_descriptor.first = entry;
+            __jit_debug_descriptor.relevant = entry;
+            __jit_debug_descriptor.action = REGISTERED;
+            entry
+        };
+        __jit_debug_register_code();
+        Self { entry, _file: file }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let _lock = lock();
+        // SAFETY: the lock is held; the entry came from a box and is in the list.
+        unsafe {
+            let (next, previous) = ((*self.entry).next, (*self.entry).previous);
+            match previous.is_null() {
+                true => __jit_debug_descriptor.first = next,
+                false => (*previous).next = next,
+            }
+            if !next.is_null() {
+                (*next).previous = previous;
+            }
+            __jit_debug_descriptor.relevant = self.entry;
+            __jit_debug_descriptor.action = UNREGISTERED;
+        }
+        __jit_debug_register_code();
+        // SAFETY: as above; nothing refers to it any more.
+        drop(unsafe { Box::from_raw(self.entry) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debuggers_list_has_what_is_registered() {
+        let listed = || {
+            let _lock = lock();
+            let mut sizes = Vec::new();
+            // SAFETY: the lock is held.
+            unsafe {
+                let mut entry = __jit_debug_descriptor.first;
+                while !entry.is_null() {
+                    sizes.push((*entry).size);
+                    entry = (*entry).next;
+                }
+            }
+            sizes
+        };
+        let [first, second, third] = [1, 2, 3].map(|size| Registered::new(vec![0; size]));
+        assert_eq!(listed(), [3, 2, 1]);
+        drop(second);
+        assert_eq!(listed(), [3, 1]);
+        drop(third);
+        drop(first);
+        assert!(listed().is_empty());
+    }
+}
