@@ -422,7 +422,7 @@ pub struct SemWait {
     /// Bits of [`sem_wait_flag`].
     pub flags: u32,
     /// Absolute CLOCK_MONOTONIC time in ns; 0 or the past asks only, the
-    /// largest value waits for ever. With FILE it is 0.
+    /// largest value never times out. With FILE it is 0.
     pub timeout_ns: i64,
     /// A VM whose loss ends the wait with EIO, or 0.
     pub vm_id: u32,

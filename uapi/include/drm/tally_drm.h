@@ -466,7 +466,7 @@ struct drm_tally_sem_wait {
 	__u32 flags;
 	/**
 	 * @timeout_ns: Absolute CLOCK_MONOTONIC time in ns; 0 or the past
-	 * asks only, the largest value waits for ever. With FILE it is 0.
+	 * asks only, the largest value never times out. With FILE it is 0.
 	 */
 	__s64 timeout_ns;
 	/** @vm_id: A VM whose loss ends the wait with EIO, or 0. */

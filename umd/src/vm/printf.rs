@@ -76,7 +76,7 @@ pub struct Ring {
 #[derive(Default)]
 struct Reader {
     tail: u64,
-    /// The position of a record for which the reader has waited in vain.
+    /// The position of a record that did not arrive while the reader waited for it.
     stuck: Option<u64>,
 }
 
