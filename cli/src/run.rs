@@ -61,7 +61,7 @@ pub struct Arguments {
     pub checks: Checks,
 }
 
-/// How a program is checked: `docs/checks.md`.
+/// The options for checks of a program: `docs/checks.md`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checks")]
 pub struct Checks {

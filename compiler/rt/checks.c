@@ -95,7 +95,7 @@ static void fill(struct Record *record, const struct Place *place, uint32_t item
   }
 }
 
-// Counts a mistake, and tells the first ones that are made at a site.
+// Counts a mistake, and reports the first ones at a site.
 static void tell(const struct Place *place, uint32_t items, uint64_t address, uint64_t most) {
   struct Ring *ring = place->watch->ring;
   uint64_t *counts = place->watch->counts + 2 * (uint64_t)place->site;
@@ -154,7 +154,7 @@ static void reach(const struct Place *place, uint32_t items,
   }
 }
 
-// `size`: bytes at each address whose states are not as they should be; 0 if it is not about states.
+// `size`: the number of bytes at each address with wrong states; 0 if the mistake is not about states.
 static inline void report(const struct Place *place, uint32_t items, uint32_t size,
                           uint64_t (*address_of)(const void *, uint32_t), const void *addresses) {
   if (size == REACH) {

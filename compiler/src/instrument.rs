@@ -22,8 +22,8 @@
 //! - **portable**: some places are told without running ([`portable`]); an access through a pointer that the
 //!   kernel has read tells where it goes.
 //!
-//! A check that an earlier one on every way there includes is left out. Private variables that become
-//! values do so before.
+//! A check is left out if an earlier one on every path to it includes it. Private variables that can
+//! become values have done so before.
 
 mod follow;
 mod portable;

@@ -89,7 +89,7 @@ pub struct Widened {
     pub uneven: Option<FunctionId>,
     /// The groups for which such a function was left out ([`widen_in`]).
     pub left_out: Option<Uneven>,
-    /// Items of a vector.
+    /// The number of items of a vector.
     pub lanes: u32,
     /// The global ids of the first dimension that it runs are below this.
     pub ids: u32,
@@ -194,7 +194,7 @@ fn widen_for(
     let may_be_uneven = together && private <= MAX_UNEVEN_PRIVATE_BYTES;
     // Two functions, for rows that are whole and for those that are not.
     let has_both = may_be_uneven && kernel.required_group_size.is_none();
-    // If items do not communicate, those that are left over run one at a time.
+    // If items do not communicate, the remaining ones run one at a time.
     let rows = match kernel.required_group_size {
         Some([row, rows, planes]) if together && !row.is_multiple_of(lanes) => {
             let one_row = (rows, planes) == (1, 1);

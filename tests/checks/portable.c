@@ -351,7 +351,7 @@ WRONG(locked)
     release(lock);
 }
 
-// What looks like mistakes and is none.
+// Programs that look wrong and are right.
 WRONG(no_mistake_but_one)
 {
     int *a = shared_memory(256 * sizeof(int)), *sum = shared_memory(sizeof(int)), n = 256;

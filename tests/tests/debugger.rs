@@ -44,7 +44,7 @@ fn line(comment: &str) -> String {
     format!("steps.cl:{}", found.expect("a line has the comment") + 1)
 }
 
-/// What gdb answers to commands about one of the programs.
+/// gdb's answers to commands about one of the programs.
 fn session(program: &str, commands: &[&str]) -> String {
     let (path, kernels) = built();
     let mut run_gdb = Command::new("timeout");

@@ -161,7 +161,7 @@ fn panicked(function: &'static str, payload: &(dyn std::any::Any + Send)) -> ze_
     error.code()
 }
 
-/// What watches a call until it returns.
+/// The guards that watch a call until it returns.
 struct Admitted {
     _checked: Option<crate::checks::Inside>,
     _span: Span,
@@ -180,7 +180,7 @@ fn admitted(function: &'static str, early: bool) -> std::result::Result<Admitted
     Ok(Admitted { _checked: checked, _span: crate::trace::span(function) })
 }
 
-/// What the caller of an entry point has promised, and the only way to its pointers and handles.
+/// The guarantees of an entry point's caller, and the only access to its pointers and handles.
 ///
 /// `name` arguments are those of the specification; they end up in descriptions.
 #[derive(Clone, Copy)]

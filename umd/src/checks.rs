@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `TALLY_CHECK`: finds mistakes of the program's and says where they are (`docs/checks.md`).
+//! `TALLY_CHECK`: finds mistakes of the program and reports where they are (`docs/checks.md`).
 //!
 //! ```text
 //!  allocations, frees ──► history ◄── which allocation is at an address? ──┐
@@ -9,11 +9,11 @@
 //!                              text at once, JSON and SARIF at the end ◄── collector ◄──┘
 //! ```
 //!
-//! While no checks are asked for, nothing of this runs, and no code elsewhere has an instruction more: what
-//! leads here are places that are looked at anyway, such as the gate of entry points.
+//! Without checks none of this runs, and other code has no additional instructions: it reaches this module
+//! through places that are tested anyway, such as the gate of entry points.
 //!
-//! Kernels are checked by code in themselves ([`tally_compiler_protocol::checks`]), on the embedded lane
-//! only: an engine process has other addresses.
+//! Kernels are checked by instrumentation of their code ([`tally_compiler_protocol::checks`]), on the
+//! embedded lane only: an engine process has other addresses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -60,7 +60,7 @@ use uses::Uses;
 
 /// The checks of this process.
 pub struct Checks {
-    /// The checks of kernels; none where kernels run elsewhere.
+    /// The checks of kernels; none where kernels do not run in this process.
     kernels: KernelChecks,
     space: Arc<Space>,
     shadow: Option<Shadow>,
@@ -69,30 +69,30 @@ pub struct Checks {
     launches: Launches,
     uses: Uses,
     handles: Handles,
-    /// It is looked at what other devices do not do.
+    /// Whether the check for other devices (`portable`) is on.
     portable: bool,
-    /// Memory that the host may not touch is closed to it.
+    /// Whether memory that the host may not touch is closed to it.
     guards: bool,
     guarded: Guarded,
     program: Program,
     faults: Mutex<Vec<Fault>>,
-    /// All memory counts as written.
+    /// Whether all memory counts as written.
     all_defined: AtomicBool,
 }
 
 static CHECKS: OnceLock<Checks> = OnceLock::new();
 
-/// The checks, if any are asked for and the driver is initialised.
+/// The checks, if any are requested and the driver is initialised.
 pub fn get() -> Option<&'static Checks> {
     CHECKS.get()
 }
 
-/// What kernels are to check.
+/// The checks that kernels are to make.
 pub fn of_kernels() -> KernelChecks {
     get().map_or(KernelChecks::default(), |checks| checks.kernels)
 }
 
-/// Begins to check, if that is asked for. `kernels`: they run in this process.
+/// Starts the checks, if any are requested. `kernels`: whether kernels run in this process.
 pub fn start(space: &Arc<Space>, kernels: bool) {
     /// Not on the kernel lane, where nothing resolves a refused access.
     const CANNOT_GUARD: &str = "what the host does with device memory, and what kernels reach through pointers, is not looked at: kernels do not run in this process";
@@ -155,7 +155,7 @@ pub struct Inside {
     _inside: calls::Inside,
 }
 
-/// This thread is in an entry point of this name from now on, until what is returned is dropped.
+/// Notes that this thread is in the entry point of this name, until the returned value is dropped.
 #[cold]
 pub fn enter(function: &'static str) -> Inside {
     let inside = calls::enter(function);
@@ -178,7 +178,7 @@ pub fn refused(address: u64, writes: bool, by_device: bool) -> bool {
     checks.guarded.refused(address, writes, by_host, epoch)
 }
 
-/// Tells what was found since, and writes the files. Called when the process ends.
+/// Reports the latest findings and writes the files. Called when the process ends.
 fn finish() -> Option<i32> {
     if let Some(checks) = get() {
         checks.drain();
@@ -190,7 +190,7 @@ fn finish() -> Option<i32> {
     collector::finish()
 }
 
-/// Tells what kernels have found since.
+/// Reports the latest findings of kernels.
 #[cold]
 pub fn drain() {
     if let Some(checks) = get() {
@@ -198,22 +198,22 @@ pub fn drain() {
     }
 }
 
-/// Addresses are given out or come back. What is the driver's own, or is mapped by the application, counts as
-/// written; the application's allocations get their states when they are made.
+/// Notes that addresses are allocated or freed. The driver's own memory, and memory that the application maps,
+/// counts as written; the application's allocations get their states when they are made.
 fn given_out(start: u64, size: u64, given: bool) {
     if let Some(shadow) = get().and_then(|checks| checks.shadow.as_ref()) {
         shadow.set(start, size, if given { DEFINED } else { NO_MEMORY });
     }
 }
 
-/// Memory of a group of work-items, which kernels reach by generic pointers too: like other memory it has
+/// Memory of a work-group, which kernels also reach through generic pointers, so like other memory it has
 /// states. Null if no kernels are checked.
 pub fn take_group_memory(bytes: usize) -> *mut u8 {
     let memory = get().and_then(|checks| checks.take_group_memory(bytes as u64));
     memory.map_or(std::ptr::null_mut(), crate::space::pointer)
 }
 
-/// Takes it back.
+/// Takes back memory of [`take_group_memory`].
 pub fn give_group_memory(memory: *mut u8, bytes: usize) {
     if let Some(checks) = get() {
         checks.give_group_memory(memory as u64, bytes as u64);
@@ -221,17 +221,17 @@ pub fn give_group_memory(memory: *mut u8, bytes: usize) {
 }
 
 impl Checks {
-    /// Whether it is looked at what other devices do not do.
+    /// Whether the check for other devices (`portable`) is on.
     pub fn is_portable(&self) -> bool {
         self.portable
     }
 
-    /// Memory was allocated. `defined`: it may hold something that the program has written.
+    /// Notes an allocation. `defined`: the memory may hold data that the program has written.
     pub fn allocated(&self, base: u64, size: u64, kind: Kind, defined: bool) {
         self.history.made(base, size, kind);
         self.watched.set_epoch(self.history.epoch());
         if let Some(shadow) = &self.shadow {
-            // What else was given out for it is none of it.
+            // The other addresses that were allocated for it do not belong to it.
             if let Some((start, all)) =
                 self.space.range_of(base).filter(|&(start, _)| start == base)
             {
@@ -242,7 +242,7 @@ impl Checks {
         }
     }
 
-    /// The memory of an allocation is that of variables: by address, size and name.
+    /// Notes that an allocation consists of variables, given by address, size and name.
     pub fn divided(
         &self,
         base: u64,
@@ -261,7 +261,7 @@ impl Checks {
         self.watched.set_epoch(self.history.epoch());
     }
 
-    /// It was freed.
+    /// Notes that an allocation was freed.
     pub fn freed(&self, base: u64) {
         self.check_unused(base);
         self.unguard(base);
@@ -271,8 +271,8 @@ impl Checks {
         self.watched.set_epoch(self.history.epoch());
     }
 
-    /// Begins to watch a kernel's code. Without `sites` it checks nothing: what it writes is not known to be
-    /// written, so that all memory counts as written from then on.
+    /// Begins to watch a kernel's code. Code without `sites` checks nothing, and its writes are unknown, so all
+    /// memory counts as written from then on.
     pub fn watch(&self, kernel: &str, sites: Option<&Sites>) -> Option<Arc<Watched>> {
         if !self.kernels.any() {
             return None;
@@ -298,7 +298,7 @@ impl Checks {
         None
     }
 
-    /// The current call was to free an address at which no allocation begins.
+    /// Reports that the current call frees an address at which no allocation begins.
     pub fn freed_badly(&self, address: u64) {
         let epoch = self.history.epoch();
         let (rule, message) = match self.history.find(address, epoch) {
@@ -311,7 +311,7 @@ impl Checks {
         collector::add(Report { memory, ..Report::of_call(rule, message) }, None);
     }
 
-    /// The device has stopped since a command faulted. Called on a thread of the device's.
+    /// Reports that the device has stopped because a command faulted. Called on a thread of the device.
     pub fn faulted(&self, fault: Fault) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
     }
@@ -363,7 +363,7 @@ impl Checks {
 
     fn give_group_memory(&self, base: u64, bytes: u64) {
         if self.shadow.is_some() {
-            // SAFETY: it was taken from there, and the thread that had it ends.
+            // SAFETY: the memory was taken from there, and the thread that used it ends.
             unsafe { self.space.close(base, bytes) };
             self.space.free(base, bytes);
         }

@@ -16,11 +16,11 @@ struct Entry {
     size: u64,
 }
 
-/// What the debugger reads.
+/// The descriptor that the debugger reads.
 #[repr(C)]
 pub struct Descriptor {
     version: u32,
-    /// What has just happened to `relevant`.
+    /// The last change of `relevant`: [`REGISTERED`] or [`UNREGISTERED`].
     action: u32,
     relevant: *mut Entry,
     first: *mut Entry,
@@ -51,23 +51,33 @@ pub extern "C" fn __jit_debug_register_code() {
 /// Gives code pages of its own: a debugger cannot write breakpoints to those of a file.
 ///
 /// # Safety
-/// At the address are whole pages of code, as many as hold `size` bytes, which nothing runs yet. Who unmaps
-/// them does not mind what is mapped there.
+/// At the address are `size` bytes of code, whole pages, which nothing runs yet. Their owner may unmap any
+/// mapping there.
 pub unsafe fn make_writable_by_debugger(address: u64, size: u64) {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     let size = size as usize;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the caller's promise; the copy is made before the pages are replaced. If the system has none,
-    // the code is gone, and its first launch is a fault: there is no memory for anything then.
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the new pages are ours, and the code is as long as they are. They replace the code's pages, which
+    // the caller allows, in one step, and otherwise are unmapped: then breakpoints do not work, and the code does.
     unsafe {
-        let code = std::slice::from_raw_parts(at, size).to_vec();
-        if libc::mmap(at.cast(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-            == libc::MAP_FAILED
-        {
+        let new = libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
+        if new == libc::MAP_FAILED {
             return;
         }
-        at.copy_from_nonoverlapping(code.as_ptr(), size);
-        libc::mprotect(at.cast(), size, libc::PROT_READ | libc::PROT_EXEC);
+        new.cast::<u8>().copy_from_nonoverlapping(at, size);
+        let moves = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        if libc::mprotect(new, size, libc::PROT_READ | libc::PROT_EXEC) != 0
+            || libc::mremap(new, size, size, moves, at) == libc::MAP_FAILED
+        {
+            libc::munmap(new, size);
+        }
     }
 }
 

@@ -96,7 +96,7 @@ pub enum Hierarchy {
     Combined,
 }
 
-/// The environment, understood.
+/// The settings, parsed from the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `TALLY_LOG`.
@@ -223,7 +223,7 @@ impl Settings {
             trace: present("TALLY_TRACE").map(PathBuf::from),
             hang_json: present("TALLY_HANG_JSON").map(PathBuf::from),
             cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from).or_else(|| {
-                // As the XDG base directory specification has it: a relative path counts as unset.
+                // The XDG base directory specification requires that a relative path counts as unset.
                 let absolute =
                     |name| present(name).map(PathBuf::from).filter(|it| it.is_absolute());
                 let home = || absolute("HOME").map(|home| home.join(".cache"));

@@ -7,8 +7,8 @@
 //!      └───────────────────────┘
 //! ```
 //!
-//! There is one VM a device and process, shared by all contexts: pointers, counters and copies cross
-//! contexts without aliases. It ends when the last context and everything in it is gone.
+//! There is one VM per device and process, shared by all contexts: pointers, counters and copies cross
+//! contexts without aliases. It is destroyed when the last context and everything in it is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -55,27 +55,27 @@ pub struct Vm {
     bindings: Arc<Bindings>,
     heap: Arc<Heap>,
     usm: Registry,
-    /// Blocks for allocations; none where each is to be new.
+    /// The cache of blocks for allocations; `None` if each block is to be new.
     cache: Option<Cache>,
-    /// Whether new memory is filled with what no program means.
+    /// Whether new memory is filled with a value that no program expects.
     poisons: bool,
-    /// Attributes of atomics on memory that is none of the driver's.
+    /// Attributes of atomics on memory that does not belong to the driver.
     system_atomics: SystemAtomics,
     reserved: Reserved,
-    /// Something is to be done when all of a list is complete.
+    /// Whether there is work to do when all of a list is complete.
     attends_completion: bool,
-    /// Those who are told of user memory, where anybody is.
+    /// The observers of user memory, if there are any.
     watcher: Option<Box<Watcher>>,
-    /// A cell that is never met, to ask for the VM's state.
+    /// A cell that is never signalled, for queries of the VM's state.
     probe: OnceLock<Block>,
-    /// The ring that kernels print to, if any does.
+    /// The ring to which kernels print, if any kernel prints.
     printf: Mutex<Option<Arc<printf::Ring>>>,
-    /// A record of the commands of its queues, if a trace is asked for.
+    /// The record of the commands of its queues, if a trace is requested.
     timeline: Option<Arc<Timeline>>,
 }
 
 impl Vm {
-    /// Makes the VM over the whole window.
+    /// Creates the VM over the whole window.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
@@ -102,7 +102,7 @@ impl Vm {
         let heap = Heap::new(bindings.clone());
         let reserved = Reserved::new(bindings.clone());
         let poisons = settings::get().chaos.is_some();
-        // A block that rests stays mapped, which would hide an access to freed memory.
+        // A cached block stays mapped, which would hide an access to freed memory.
         let watched = views.is_some() || poisons || checks::get().is_some();
         let cache = (backend.is_sparse() && !watched).then(Cache::default);
         let watcher = Watcher::new(views);
@@ -126,8 +126,8 @@ impl Vm {
         }))
     }
 
-    /// Whether something is to be done when all of a list is complete: the memory of commands is pinned, or
-    /// the host has to be told what it sees.
+    /// Whether there is work to do when all of a list is complete: the memory of commands is pinned, or the
+    /// device's writes have to be made visible to the host.
     #[inline]
     pub fn attends_completion(&self) -> bool {
         self.attends_completion
@@ -173,7 +173,7 @@ impl Vm {
         self.bindings.place(size, align)
     }
 
-    /// The address of the ring that kernels print to; makes it if there is none.
+    /// The address of the ring to which kernels print; creates it if there is none.
     ///
     /// # Errors
     /// Those of [`Bindings::map`].
@@ -186,25 +186,25 @@ impl Vm {
         Ok(ring.insert(made).va())
     }
 
-    /// Has the device record what a new queue runs, if there is a timeline. `engine`: class and index.
+    /// Makes the device record the commands of a new queue, if there is a timeline. `engine`: class and index.
     pub fn trace_queue(&self, control: &QueueControl, queue: u32, engine: (u32, u32)) {
         if let Some(timeline) = &self.timeline {
             timeline.add_queue(control, queue, engine);
         }
     }
 
-    /// The error for a failed ioctl; takes note of a loss.
+    /// The error for a failed ioctl; also notes a loss.
     pub fn failed(&self, ioctl: &str, errno: Errno) -> Error {
         self.bindings.failed(ioctl, errno)
     }
 
-    /// Whether the VM's loss has been seen. A cheap look; [`Vm::check`] asks the kernel.
+    /// Whether the VM's loss has been noticed. This is cheap; [`Vm::check`] asks the kernel.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.bindings.lost.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a loss.
+    /// Notes a loss.
     pub fn set_lost(&self) {
         self.bindings.lost.store(true, Ordering::Relaxed);
     }
@@ -212,7 +212,7 @@ impl Vm {
     /// Asks the kernel whether the VM is alive.
     ///
     /// # Errors
-    /// DEVICE_LOST, or what stands in the way of asking.
+    /// DEVICE_LOST, or the error that prevented the query.
     pub fn check(&self) -> Result {
         if self.is_lost() {
             return Err(lost());
@@ -236,7 +236,7 @@ impl Vm {
             vm_id: self.id(),
             ..Default::default()
         };
-        // SAFETY: one entry lies there.
+        // SAFETY: `entries` points to one entry.
         match unsafe { self.backend().sem_wait(&mut wait) } {
             Ok(()) | Err(Errno::TimedOut | Errno::Interrupted) => Ok(()),
             Err(Errno::Io) => {
@@ -247,7 +247,7 @@ impl Vm {
         }
     }
 
-    /// Maps memory of the application's; new memory is for `bo_use`.
+    /// Maps memory for the application; new memory is for `bo_use`.
     fn map_from(&self, source: Source, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
         let is_new = !matches!(source, Source::File(_));
         let mapping = match source {
@@ -265,7 +265,7 @@ impl Vm {
         Ok(mapping)
     }
 
-    /// Memory of the driver's whose content is the application's: at first it is any, or that of a file.
+    /// Maps memory of the driver whose content belongs to the application: initially undefined, or that of a file.
     ///
     /// # Errors
     /// Those of [`Vm::allocate`].

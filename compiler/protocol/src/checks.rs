@@ -63,7 +63,7 @@ pub mod watch {
     /// The address of [`SEEN_COUNT`] words of 64 bits: launches and places that were told. None if nothing
     /// is told of places that are reached.
     pub const SEEN: u32 = 40;
-    /// The number of those.
+    /// The maximum number of those.
     pub const SEEN_COUNT: u32 = 1024;
     /// Bytes of the block.
     pub const SIZE: u32 = 48;

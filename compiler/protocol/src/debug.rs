@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crate::{DebugPlace, KernelCode};
 
-/// Where the code is in the file, and the address of the first kernel in a module's file.
+/// The place of the code in the file, and the address of the first kernel in a module's file.
 const TEXT: u64 = 0x1000;
 /// Alignment of the kernels' addresses.
 const ALIGN: usize = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel does that other GPUs may not do: places that its code tells without running, and accesses
-//! through pointers that it has read, which tell where they go when they run.
+//! Finds what a kernel does that other GPUs may not do: some of it in the code, without running it, and
+//! accesses through pointers that the kernel has read, which report their addresses at run time.
 //!
 //! A loop waits for other work-items if it can end only by what it reads, again and again, at one address
 //! of global memory, and changes no memory itself. (A loop that tries to compare and exchange what it has
@@ -71,7 +71,7 @@ fn exchange(function: &Function) -> Option<Loc> {
     use WorkItemQuery::{NumEnqueuedSubgroups, NumSubgroups, SubgroupMaxSize, SubgroupSize};
     let sizes = [SubgroupSize, SubgroupMaxSize, NumSubgroups, NumEnqueuedSubgroups];
     let exchanges = |inst: &&Inst| match &inst.op {
-        // What one item gives to all is the same for any number of them.
+        // A broadcast of one item's value does not depend on the number of items.
         Op::Collect(GroupOp::Shuffle, Scope::Subgroup, Some(index)) => {
             !matches!(index, Operand::Const(_))
         }
@@ -106,7 +106,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Where a loop of these blocks reads what it waits for.
+    /// The place at which a loop of these blocks reads the value that it waits for.
     fn place(&self, blocks: &[BlockId]) -> Option<Loc> {
         let inside: HashSet<BlockId> = blocks.iter().copied().collect();
         let insts = || blocks.iter().flat_map(|&id| &self.function.blocks[id].insts);
@@ -266,7 +266,7 @@ fn accesses(module: &Module, function: &Function, inst: &Inst) -> Vec<(Operand, 
     }
 }
 
-/// Where addresses come from.
+/// The origin of an address.
 struct Origins<'a> {
     function: &'a Function,
     kernel: &'a Kernel,

@@ -389,6 +389,35 @@ impl Op {
             _ => false,
         }
     }
+
+    /// Whether its result depends on its operands and the work-item alone, and it has no effect.
+    pub fn is_pure(&self) -> bool {
+        matches!(
+            self,
+            Op::Unary(..)
+                | Op::Binary(..)
+                | Op::Ternary(..)
+                | Op::Compare(..)
+                | Op::Test(..)
+                | Op::Select(..)
+                | Op::Convert(..)
+                | Op::Math(..)
+                | Op::AddCarry(..)
+                | Op::SubBorrow(..)
+                | Op::UMulExtended(..)
+                | Op::SMulExtended(..)
+                | Op::Construct(..)
+                | Op::Extract(..)
+                | Op::Insert(..)
+                | Op::ExtractDynamic(..)
+                | Op::InsertDynamic(..)
+                | Op::Shuffle(..)
+                | Op::Address { .. }
+                | Op::Shadow(_)
+                | Op::CheckWord(_)
+                | Op::WorkItem(..)
+        )
+    }
 }
 
 /// A reference from the bytes of one global variable to the address of another.

@@ -25,7 +25,7 @@ const IDS: [(&str, WorkItemQuery); 3] = [
     ("group_id", WorkItemQuery::GroupId),
 ];
 
-/// What clang appends to a parameter's name where it is kept as a variable.
+/// The suffix that clang appends to a parameter's name where it is kept as a variable.
 const KEPT: &str = ".addr";
 
 impl Body<'_, '_> {
@@ -104,7 +104,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// What pointers point to, by what is accessed through them: the IR's own have no such type.
+/// The types that pointers point to, by the accesses through them: the IR's own have no such type.
 struct Pointees {
     of: HashMap<ValueId, TypeId>,
     /// The same of the pointers that private variables hold, by the variables' addresses.

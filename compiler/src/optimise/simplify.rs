@@ -132,7 +132,7 @@ impl Walk {
                 return false;
             }
         }
-        if !is_pure(&inst.op) {
+        if !inst.op.is_pure() {
             return true;
         }
         let key = (ordered(&inst.op), ty, inst.flags);
@@ -154,35 +154,6 @@ impl Walk {
         let same_loop = leaves.is_none_or(|index| self.loops.contains(index, user));
         same_loop && (!self.waits || stops == self.stops || is_cheap(op))
     }
-}
-
-/// Whether an operation depends on its operands alone.
-fn is_pure(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Unary(..)
-            | Op::Binary(..)
-            | Op::Ternary(..)
-            | Op::Compare(..)
-            | Op::Test(..)
-            | Op::Select(..)
-            | Op::Convert(..)
-            | Op::Math(..)
-            | Op::AddCarry(..)
-            | Op::SubBorrow(..)
-            | Op::UMulExtended(..)
-            | Op::SMulExtended(..)
-            | Op::Construct(..)
-            | Op::Extract(..)
-            | Op::Insert(..)
-            | Op::ExtractDynamic(..)
-            | Op::InsertDynamic(..)
-            | Op::Shuffle(..)
-            | Op::Address { .. }
-            | Op::Shadow(_)
-            | Op::CheckWord(_)
-            | Op::WorkItem(..)
-    )
 }
 
 /// Whether a value is recomputed behind a wait instead of being saved, as long as its operands are

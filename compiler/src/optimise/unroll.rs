@@ -268,7 +268,7 @@ impl<'a> Turns<'a> {
         turn == size && item.unsigned_abs() >= LEAST_ROW
     }
 
-    /// How much an integer grows from turn to turn and from item to item, as far as additions and
+    /// The amount by which an integer grows from turn to turn and from item to item, as far as additions and
     /// multiplications with constants tell.
     fn steps(&self, operand: Operand, depth: usize) -> Option<(i64, i64)> {
         let Operand::Value(value) = operand else { return Some((0, 0)) };

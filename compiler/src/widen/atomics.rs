@@ -12,16 +12,16 @@
 //! No other thread can tell this from items that follow each other closely. Sums of floats depend on
 //! their order, so those stay as they are.
 //!
-//! Whether items update one place is known where the address is the same for all. Of other addresses in
-//! global memory it is found out if no result is used. And if a minimum or maximum of no item changes
-//! what is there, then looking at the places is enough; most updates find that once a few have run.
+//! Items with a uniform address are known to update one place. For other addresses in global memory the
+//! code compares them at run time, unless a result is used. A minimum or maximum first reads the places,
+//! and updates only those that it changes: after a few updates there are hardly any.
 
 use super::emit::Widener;
 use super::refusal::Refusal;
 use super::shape::{Rows, Shape};
 use crate::ir::{
     Access, AddressSpace, AtomicOp, BinaryOp, CompareOp, Inst, Op, Operand, Ordering, Scope,
-    Terminator, Type, TypeId, UnaryOp, ValueId,
+    Terminator, Type, TypeId, UnaryOp, Uses, ValueId,
 };
 use crate::optimise::is_skipped;
 
@@ -31,7 +31,7 @@ const NAME: &str = "atomics";
 /// An update of integers that can be combined.
 struct Update {
     op: AtomicOp,
-    /// What combines two values.
+    /// The operation that combines two values.
     combine: BinaryOp,
     at: Operand,
     value: Operand,
@@ -92,15 +92,7 @@ impl Widener<'_> {
     }
 
     fn is_used(&self, value: ValueId) -> bool {
-        let mut used = false;
-        let mut look = |operand: Operand| used |= operand == Operand::Value(value);
-        for (_, block) in self.from.blocks.iter() {
-            for inst in &block.insts {
-                inst.op.for_each_operand(&mut look);
-            }
-            block.terminator.for_each_operand(&mut look);
-        }
-        used
+        !self.uses.get_or_init(|| Uses::of_function(self.from)).of(value).is_empty()
     }
 
     /// One update of a place, if any item runs.
@@ -210,7 +202,7 @@ impl Widener<'_> {
     }
 }
 
-/// How a value compares with what is there if it becomes the minimum or maximum.
+/// The comparison of a value with the one in memory that says whether it becomes the minimum or maximum.
 fn beats(op: AtomicOp) -> Option<CompareOp> {
     match op {
         AtomicOp::SMin => Some(CompareOp::SLt),

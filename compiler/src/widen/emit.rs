@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the widened function: the places of its values, and their computation.
 
+use std::cell::OnceCell;
+
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
 use super::guard::Guard;
@@ -9,7 +11,7 @@ use super::shape::{Rows, Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op, Operand,
-    PrivateVariable, Type, TypeId, ValueId,
+    PrivateVariable, Type, TypeId, Uses, ValueId,
 };
 
 /// The place in the widened function of a value of the original.
@@ -58,6 +60,8 @@ pub(super) struct Widener<'f> {
     pub(super) long: bool,
     /// Remarks for readers on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
+    /// The uses in `from`, once a pass has asked for them.
+    pub(super) uses: OnceCell<Uses>,
 }
 
 /// The number of instructions of a vector from which on the next one's loads are prefetched: with more
@@ -102,6 +106,7 @@ impl<'f> Widener<'f> {
             bodies: Vec::new(),
             offered: None,
             long: is_long(from),
+            uses: OnceCell::new(),
             remarks: Vec::new(),
         }
     }

@@ -76,7 +76,7 @@ struct Rows {
     step: i64,
 }
 
-/// What is multiplied and added up to an integer, in an order of their own; a constant is beside it.
+/// The terms of an integer sum with their factors, ordered by term. The constant is kept beside them.
 type Terms = Vec<(Term, i64)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,7 +167,7 @@ impl<'a> Finder<'a> {
             let access = access.and_then(|(kind, at, value, mask, access)| {
                 self.part(kind, index, at, value, mask, access)
             });
-            // What is read may have been written before, and what is written may overwrite either.
+            // A read may see an earlier write, and a write may overwrite what was read or written.
             let (reads, writes) = (reads(&inst.op), writes(&inst.op));
             let ends = |open: &Chunk| match open.kind {
                 Kind::Read => writes,
@@ -403,35 +403,11 @@ fn reads(op: &Op) -> bool {
 
 /// Whether an operation may write memory, or keeps accesses in order.
 fn writes(op: &Op) -> bool {
-    !matches!(
+    let of_lanes = matches!(
         op,
-        Op::Unary(..)
-            | Op::Binary(..)
-            | Op::Ternary(..)
-            | Op::Compare(..)
-            | Op::Test(..)
-            | Op::Select(..)
-            | Op::Convert(..)
-            | Op::Math(..)
-            | Op::Construct(..)
-            | Op::Extract(..)
-            | Op::Insert(..)
-            | Op::ExtractDynamic(..)
-            | Op::InsertDynamic(..)
-            | Op::Shuffle(..)
-            | Op::Address { .. }
-            | Op::WorkItem(..)
-            | Op::Phi(_)
-            | Op::Present
-            | Op::Splat(_)
-            | Op::Any(_)
-            | Op::LastTrue(_)
-            | Op::InLine(..)
-            | Op::Prefetch(_)
-            | Op::Load(..)
-            | Op::MaskedLoad(..)
-            | Op::Gather(..)
-    )
+        Op::Present | Op::Splat(_) | Op::Any(_) | Op::LastTrue(_) | Op::InLine(..) | Op::Phi(_)
+    );
+    !op.is_pure() && !of_lanes && !reads(op) && !matches!(op, Op::Prefetch(_))
 }
 
 struct Writer<'a> {

@@ -37,8 +37,8 @@ pub(super) struct Parts {
 impl Widener<'_> {
     /// Executes an operation for each running item, one after the other.
     pub(super) fn one_by_one(&mut self, inst: &Inst) -> Result<(), Refusal> {
-        // Where all run, no item's mask is asked for: atomics are short beside a branch. The form for
-        // uneven rows has each of them once, to be built in less time.
+        // If all items run, their masks are not tested: atomics are short compared with a branch. The
+        // form for uneven rows has each atomic once, to be built in less time.
         let unmasked = matches!(inst.op, Op::AtomicRmw(..)) && self.rows == Rows::Whole;
         let parts = self.parts(inst)?;
         self.one_by_one_of(inst, &parts, unmasked)

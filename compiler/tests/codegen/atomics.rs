@@ -116,11 +116,11 @@ fn one_update_serves_all_items_of_a_vector() {
     assert_eq!(of("atomic_add(&p[x[i]], 1);"), 17);
     assert_eq!(of("atomic_add(&p[i], 1);"), 16);
     assert_eq!(of("x[i] = atomic_add(&p[x[i]], 1);"), 16);
-    // What was there before is of each item's own.
+    // Each item has an old value of its own.
     assert_eq!(of("x[i] = atomic_xchg(p, x[i]);"), 16);
 }
 
-/// What the first test compares would show values that are combined wrongly.
+/// The comparison of the first test detects values that are combined wrongly.
 #[test]
 fn a_wrong_combination_shows() {
     let module = wide(

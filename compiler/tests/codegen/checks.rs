@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    /// What was told of places that were reached is told again.
+    /// Forgets which reached places were reported, so that they are reported again.
     fn forget(&mut self) {
         self.reached.fill(0);
     }
@@ -293,7 +293,7 @@ fn misaligned_atomics_are_told() {
 
 const REACH: Checks = Checks { memory: false, init: false, portable: true, reach: true };
 
-/// What a launch reaches through pointers that it has read is told once for each 64 KiB.
+/// A launch reports the places that it reaches through pointers that it has read once for each 64 KiB.
 #[test]
 fn memory_behind_pointers_is_told_once() {
     let text = "kernel void k(global int *global *rows, global int *out) {

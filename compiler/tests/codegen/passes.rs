@@ -209,7 +209,7 @@ kernel void constants(global float *io, global double *wide) {
   wide[i] = log(3.0) * sqrt(2.0) + fmod(7.5, 2.0) + hypot(3.0, 4.0) + pown(1.5, 3);
 }";
 
-/// What OpenCL C compilers do not fold, since they do not know the device's functions.
+/// Functions of constants that OpenCL C compilers do not fold, since they do not know the device's functions.
 #[test]
 fn functions_of_constants_are_numbers() {
     let doubles = (0..32u64).flat_map(u64::to_le_bytes).collect();

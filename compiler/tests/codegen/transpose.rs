@@ -77,7 +77,7 @@ fn accesses_keep_their_order() {
     same(&module, "backwards", row, &[buffer(), buffer()], "");
 }
 
-/// How many gathers and scatters are left of a kernel that is widened to 16 items.
+/// The number of gathers and scatters that are left of a kernel that is widened to 16 items.
 fn apart(text: &str) -> (usize, usize) {
     let module = wide(text);
     let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
@@ -106,7 +106,7 @@ fn whole_chunks_are_loaded_as_one() {
     assert_eq!(apart(&of_type("int", 8, 1).replace("size_t i", "int i")), (0, 0));
 }
 
-/// Where the number of a row does not fit 32 bits, it wraps around.
+/// A row's number that does not fit 32 bits wraps around.
 #[test]
 fn numbers_of_rows_wrap_around() {
     let module = wide(
@@ -122,7 +122,7 @@ fn numbers_of_rows_wrap_around() {
     }
 }
 
-/// What is compared would show parts that are exchanged wrongly.
+/// The comparison detects parts that are exchanged wrongly.
 #[test]
 fn a_wrong_exchange_shows() {
     let module = wide(&of_type("int", 8, 1));

@@ -363,7 +363,7 @@ unsafe fn claim(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c
         }
         // SAFETY: the context is the kernel's, valid while this handler runs.
         if unsafe { is_in_fault(context) } {
-            // That handler ends the call. To leave from here would leave its signal blocked, and the
+            // The fault's handler ends the call. Leaving from here would leave its signal blocked, and the
             // thread's next fault would end the process.
             return true;
         }

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! The device runs kernels in this process: its MMU is the process's own page
-//! table. So a VM is no address space of its own but a window of the process's,
-//! and what one VM has mapped no other can map at the same address (EEXIST).
+//! table. So a VM is not a separate address space but a window of the process's,
+//! and no other VM can map an address that one VM has mapped (EEXIST).
 //!
-//! What differs from `uapi/UAPI.md` is what cannot be otherwise here: a host
+//! It differs from `uapi/UAPI.md` only where it cannot do otherwise: a host
 //! mapping outside the window does not keep a buffer's memory alive after its
 //! handle and bindings are gone; MAP_USERPTR at another address is EOPNOTSUPP;
 //! MAP_NULL forgets writes only when it is unmapped.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program's calls of the driver: each has a number, by which reports name it.
+//! The program's calls of the driver. Each has a number, by which reports name it.
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -13,34 +13,34 @@ use crate::settings;
 
 /// The handler of signals, by its function's name (`device/src/guard/thread/chain.rs`).
 const HANDLER: &str = "on_signal";
-/// Frames of a stack by which callers are told apart.
+/// Number of frames of a stack by which callers are distinguished.
 const MOST_FRAMES: usize = 64;
 
 thread_local! {
-    /// The call that this thread is in: its number and the entry point.
+    /// The current call of this thread: its number and the entry point.
     static CURRENT: Cell<(u64, &'static str)> = const { Cell::new((0, "")) };
-    /// How many entry points this thread is in: some are made of others.
+    /// Number of nested entry points of this thread: some call others.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
 /// A call of an entry point.
 #[derive(Clone, Debug, Serialize)]
 pub struct Call {
-    /// Counts the calls of the process, from 1.
+    /// The number of the call among those of the process, from 1.
     pub number: u64,
     /// The entry point.
     pub function: &'static str,
-    /// The system's number of the thread.
+    /// The system's id of the thread.
     pub thread: i32,
     /// The functions of the program that led there, the innermost first; empty without `--stacks`.
     #[serde(skip_serializing_if = "Stack::is_empty", serialize_with = "frames")]
     pub stack: Stack,
 }
 
-/// An access of the program's own.
+/// An access by the program itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
-    /// The system's number of the thread.
+    /// The system's id of the thread.
     pub thread: i32,
     /// The functions of the program that led there, the innermost first.
     #[serde(serialize_with = "frames")]
@@ -50,9 +50,9 @@ pub struct Host {
     pub caller: u64,
 }
 
-/// Where the program is. Called in the handler of the signal that its access has caused.
+/// The program's current place. Called in the handler of the signal that its access has caused.
 pub fn host() -> Host {
-    // SAFETY: takes no arguments and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let thread = unsafe { libc::gettid() };
     let stack = Stack(Some(Arc::new(Backtrace::force_capture())));
     Host { thread, stack, caller: caller() }
@@ -63,7 +63,7 @@ pub fn is_inside() -> bool {
     INSIDE.try_with(Cell::get).is_ok_and(|depth| depth != 0)
 }
 
-/// This thread is in an entry point until this is dropped.
+/// Marks this thread as being in an entry point, until this is dropped.
 pub struct Inside(());
 
 impl Drop for Inside {
@@ -72,36 +72,36 @@ impl Drop for Inside {
     }
 }
 
-/// The place in the program that has made the current call, as a number: equal for calls from one place by one
-/// way.
+/// The place in the program that has made the current call, as a number. It is equal for calls with the same
+/// stack.
 pub fn caller() -> u64 {
     let mut frames = [std::ptr::null_mut(); MOST_FRAMES];
-    // SAFETY: writes at most as many addresses as there is room for.
+    // SAFETY: the call writes at most as many addresses as there is room for.
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), MOST_FRAMES as i32) };
     let mut hasher = DefaultHasher::new();
     frames[..usize::try_from(count).unwrap_or(0)].hash(&mut hasher);
     hasher.finish()
 }
 
-/// A stack, whose functions are found out when it is shown.
+/// A stack, whose functions are looked up when it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Stack(Option<Arc<Backtrace>>);
 
-/// This thread is in an entry point of this name from now on.
+/// Notes that this thread is in the entry point of this name from now on.
 #[cold]
 pub fn enter(function: &'static str) -> Inside {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // After thread-local destructors have run nobody asks for it any more.
+    // After the thread-local destructors have run, it is not needed any more.
     let _ = CURRENT.try_with(|current| current.set((number, function)));
     let _ = INSIDE.try_with(|depth| depth.set(depth.get() + 1));
     Inside(())
 }
 
-/// The call that this thread is in.
+/// The current call of this thread.
 pub fn current() -> Call {
     let (number, function) = CURRENT.try_with(Cell::get).unwrap_or_default();
-    // SAFETY: takes no arguments and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let thread = unsafe { libc::gettid() };
     let stack = settings::get().checks.stacks.then(|| Arc::new(Backtrace::force_capture()));
     Call { number, function, thread, stack: Stack(stack) }
@@ -126,18 +126,18 @@ impl Stack {
                 frames.push(function.to_owned());
             }
         }
-        // What is above the entry point is the driver; below it there may be the loader's function of the
-        // same name, and its layers'.
+        // The frames above the entry point are the driver's; below it there may be the loader's function of the
+        // same name, and those of its layers.
         let entry = frames.iter().rposition(|frame| is_entry_point(frame));
         frames.drain(..entry.map_or(0, |entry| entry + 1));
-        // An access of the program's was noted by the handler of its signal.
+        // An access by the program was noted by the handler of its signal.
         let handler = frames.iter().rposition(|frame| name_of(frame) == HANDLER);
         frames.drain(..handler.map_or(0, |handler| handler + 1));
         let is_signal =
             |frame: &&String| frame.starts_with("__restore_rt") || frame.starts_with('<');
         let signal = frames.iter().take_while(is_signal).count();
         frames.drain(..handler.map_or(0, |_| signal));
-        // What starts main is the C library's.
+        // The callers of main belong to the C library.
         if let Some(main) = frames.iter().position(|frame| name_of(frame) == "main") {
             frames.truncate(main + 1);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes reports of what kernels have told.
+//! Makes reports from the records of kernels.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use super::report::{Allocation, Item, Memory, Place, Report, Rule};
 pub(super) const NULL_END: u64 = 1 << 16;
 
 impl Checks {
-    /// The report of a mistake that a kernel has told.
+    /// The report of a mistake that a kernel has recorded.
     pub(super) fn describe(&self, record: &Record) -> Option<Report> {
         let site = record.place();
         if site.kind == SiteKind::Reach {
@@ -99,7 +99,7 @@ impl Checks {
                     let message = format!("{what} that nothing has written, {place}");
                     return (Rule::UninitialisedRead, message, memory);
                 }
-                // It was allocated a moment after the access, or the states were damaged.
+                // The memory was allocated a moment after the access, or the states were damaged.
                 Rule::OutOfBounds
             }
             found => rule_of(&found),
@@ -107,7 +107,7 @@ impl Checks {
         (rule, format!("{what} {place}"), memory)
     }
 
-    /// The memory that an access of `size` bytes at an address is about, and where in it that is.
+    /// The memory of an access of `size` bytes at an address, and the position in it.
     pub(super) fn place(&self, address: u64, size: u64, epoch: u64) -> (Option<Memory>, String) {
         let (it, place) = match self.history.find(address, epoch) {
             Found::Inside(it, offset) if offset + size > it.size => {
@@ -150,7 +150,7 @@ impl Checks {
     }
 }
 
-/// The rule that an access to memory breaks that it is not inside of.
+/// The rule that an access outside of an allocation breaks.
 pub(super) fn rule_of(found: &Found) -> Rule {
     match found {
         Found::Freed(..) => Rule::UseAfterFree,
@@ -159,7 +159,7 @@ pub(super) fn rule_of(found: &Found) -> Rule {
     }
 }
 
-/// Memory of an allocation, as reports have it.
+/// Memory of an allocation, in the form of reports.
 pub(super) fn memory_of(it: history::Allocation, address: u64, size: u64, place: String) -> Memory {
     let allocation = Allocation {
         kind: name(&it.kind),
@@ -242,10 +242,10 @@ fn line_of(file: &str, line: u32) -> Option<String> {
     Some(text.lines().nth(line.checked_sub(1)? as usize)?.to_owned())
 }
 
-/// A name as the source has it.
+/// A name as written in the source.
 pub(super) fn demangled(name: &str) -> String {
     let text = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
     let text = text.unwrap_or_else(|| name.to_owned());
-    // SYCL's kernels are named by types.
+    // SYCL's kernels are named after types.
     text.strip_prefix("typeinfo name for ").map_or(text.clone(), str::to_owned)
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that the host may not touch, closed to it where that can be done: an access then is a signal.
+//! Memory that the host may not touch, which is closed to it where possible, so that an access raises a signal.
 //!
-//! Kernels and the program share their addresses, so memory is closed to both. What the device accesses is
-//! opened by its first access, and stays open until the host has waited for something: programs look at
-//! results right behind a wait, and write what a kernel is to read before they launch it. Waits are many, so
-//! an allocation is closed at its first ones, and then at every wait whose number is a power of two.
+//! Kernels and the program share their addresses, so memory is closed to both. An access of the device opens
+//! the memory, which then stays open until the host has waited for something: programs read results right
+//! after a wait, and write a kernel's input before they launch it. Since there are many waits, an allocation
+//! is closed at its first ones, and then at every wait whose number is a power of two.
 //!
-//! System calls answer EFAULT for closed memory, as they do where device memory is on a card.
+//! System calls return EFAULT for closed memory, as they do where device memory is on a card.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tally_uapi::PAGE_SIZE;
 
 use super::calls::{self, Host};
 
-/// Waits after each of which an allocation is closed.
+/// Number of first waits after each of which an allocation is closed.
 const FIRST_WAITS: u64 = 32;
 
 /// The reason why the host may not touch an allocation.
@@ -28,7 +28,7 @@ pub enum Reason {
     Unseen,
 }
 
-/// An access of the host's.
+/// An access by the host.
 pub struct Touch {
     pub reason: Reason,
     pub address: u64,
@@ -40,14 +40,14 @@ pub struct Touch {
 struct Piece {
     size: u64,
     reason: Reason,
-    /// The address space that it is in, by its number.
+    /// The number of its address space.
     owner: usize,
     closed: bool,
-    /// The host has touched it: that is told once.
+    /// Whether an access of the host was reported, which happens once.
     told: bool,
-    /// Waits of the host since it was allocated.
+    /// Number of the host's waits since it was allocated.
     waits: u64,
-    /// The thread and the address for which it was opened last.
+    /// The thread and the address for which it was last opened.
     opened_for: (i32, u64),
 }
 
@@ -60,8 +60,8 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    // Taken in a handler of signals, too: of those that accesses to guarded memory cause, which nobody makes
-    // who holds it.
+    // The handler of SIGSEGV takes it too. A thread that holds it makes no access to guarded memory, so it is
+    // never interrupted by that signal.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Piece>> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,19 +75,19 @@ impl Guarded {
         pieces.insert(base, piece);
     }
 
-    /// Forgets what was in an address space that has ended.
+    /// Forgets the allocations of an address space that has ended.
     pub fn end(&self, owner: usize) {
         self.lock().retain(|_, piece| piece.owner != owner);
     }
 
-    /// Opens an allocation for good: it is freed, or the host may look at it.
+    /// Opens an allocation permanently, because it is freed or the host may access it.
     pub fn forget(&self, base: u64) {
         if let Some(piece) = self.lock().remove(&base).filter(|it| it.closed) {
             open(base, piece.size);
         }
     }
 
-    /// Opens what was closed for this reason.
+    /// Opens the allocations that were closed for this reason.
     pub fn forget_all(&self, reason: Reason) {
         self.lock().retain(|&base, piece| {
             if piece.reason == reason && piece.closed {
@@ -97,7 +97,7 @@ impl Guarded {
         });
     }
 
-    /// The host has waited for something.
+    /// Notes that the host has waited for something.
     pub fn waited(&self) {
         for (&base, piece) in self.lock().iter_mut() {
             piece.waits += 1;
@@ -109,7 +109,7 @@ impl Guarded {
         }
     }
 
-    /// An access was refused; `by_host`: the program has made it. Whether it is to be tried again.
+    /// Handles a refused access; `by_host`: the program made it. Returns whether it is to be tried again.
     pub fn refused(&self, address: u64, writes: bool, by_host: bool, epoch: u64) -> bool {
         let mut pieces = self.lock();
         let Some((&base, piece)) = pieces.range_mut(..=address).next_back() else { return false };
@@ -119,7 +119,7 @@ impl Guarded {
         // SAFETY: takes no arguments and cannot fail.
         let this = (unsafe { libc::gettid() }, address);
         if !piece.closed {
-            // Another thread has just opened it, unless this one has been here before.
+            // Another thread has just opened it, unless this thread has been here before.
             return std::mem::replace(&mut piece.opened_for, this) != this;
         }
         if !open(base, piece.size) {
@@ -128,7 +128,7 @@ impl Guarded {
         piece.closed = false;
         piece.opened_for = this;
         let reason = piece.reason;
-        // What the host writes to results that it has not looked at is its own business.
+        // The host may overwrite results that it has not read.
         if by_host && !piece.told && (reason == Reason::Device || !writes) {
             piece.told = true;
             drop(pieces);
@@ -139,7 +139,7 @@ impl Guarded {
         true
     }
 
-    /// What the host has touched since.
+    /// Takes the host's accesses since the last call.
     pub fn take(&self) -> Vec<Touch> {
         if !self.any_touches.swap(false, Ordering::Acquire) {
             return Vec::new();
@@ -152,15 +152,15 @@ fn pages(size: u64) -> u64 {
     size.next_multiple_of(PAGE_SIZE)
 }
 
-/// Memory of another process may be readable only.
+/// Opens memory. That of another process may be read-only.
 fn open(base: u64, size: u64) -> bool {
     protect(base, size, libc::PROT_READ | libc::PROT_WRITE) || protect(base, size, libc::PROT_READ)
 }
 
 fn protect(base: u64, size: u64, protection: i32) -> bool {
     let at = std::ptr::with_exposed_provenance_mut(base as usize);
-    // SAFETY: the pages of a live allocation of the driver's. Nothing in Rust refers to the application's
-    // memory, and who accesses it while it is closed comes to `refused`.
+    // SAFETY: the pages belong to a live allocation of the driver. Nothing in Rust refers to the application's
+    // memory, and an access while it is closed is handled by `refused`.
     unsafe { libc::mprotect(at, pages(size) as usize, protection) == 0 }
 }
 
@@ -171,7 +171,7 @@ mod tests {
     fn new_page() -> u64 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let size = PAGE_SIZE as usize;
-        // SAFETY: without an address nothing that exists is replaced.
+        // SAFETY: without an address no existing mapping is replaced.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED);
         at as u64

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The allocations that there are and that there were: what is, or was, at an address.
+//! The history of allocations: the one that is, or was, at an address.
 //!
-//! Kernels tell of mistakes a little later than they make them, so an allocation is asked for as it was at
-//! an *epoch*, a count of allocations and frees.
+//! Kernels report mistakes a little later than they make them, so an allocation is looked up as of an *epoch*,
+//! a count of allocations and frees.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::calls::{self, Call};
 
-/// Freed allocations that are remembered.
+/// Number of freed allocations that are remembered.
 const REMEMBERED: usize = 1 << 16;
-/// The farthest that an address may be from an allocation to be said to be near it.
+/// The largest distance at which an address counts as near an allocation.
 const NEAR: u64 = 16 << 20;
 
-/// What an allocation is.
+/// The kind of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Device memory.
@@ -36,10 +36,10 @@ pub struct Allocation {
     pub size: u64,
     pub kind: Kind,
     pub made: Call,
-    /// Where the program has called ([`calls::caller`]).
+    /// The place of the program's call ([`calls::caller`]).
     pub maker: u64,
     made_at: u64,
-    /// The start of the allocation that it is, or is a part of.
+    /// The start of the allocation to which it belongs, or which it is.
     owner: u64,
     pub freed: Option<Call>,
     freed_at: u64,
@@ -54,24 +54,24 @@ impl Allocation {
         self.base + self.size
     }
 
-    /// Whether an address is in it.
+    /// Whether it contains an address.
     pub fn contains(&self, address: u64) -> bool {
         (self.base..self.end()).contains(&address)
     }
 }
 
-/// How an access lies to an allocation.
+/// The position of an access relative to an allocation.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// It begins in it, at an offset; so many bytes are left from there on.
+    /// It begins in the allocation; the number is that of the bytes from there to its end.
     Inside(Allocation, u64),
-    /// It begins in memory that was freed, at an offset.
+    /// It begins in memory that was freed, at this offset.
     Freed(Allocation, u64),
-    /// It begins so many bytes behind its end.
+    /// It begins this number of bytes behind the end of the allocation.
     Behind(Allocation, u64),
-    /// It begins so many bytes in front of it.
+    /// It begins this number of bytes before the allocation.
     Before(Allocation, u64),
-    /// There is none near.
+    /// There is no allocation nearby.
     Nowhere,
 }
 
@@ -91,7 +91,7 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory was allocated by the current call.
+    /// Notes memory that the current call has allocated.
     pub fn made(&self, base: u64, size: u64, kind: Kind) {
         let (made, maker) = (calls::current(), calls::caller());
         let mut state = self.lock();
@@ -103,7 +103,7 @@ impl History {
         state.live.insert(base, new);
     }
 
-    /// The allocation at `owner` is no piece any more: it has this part.
+    /// Notes a part of the allocation at `owner`, which is no longer a single piece.
     pub fn part(&self, owner: u64, base: u64, size: u64, kind: Kind) {
         let mut state = self.lock();
         let whole = state.live.get(&owner).cloned();
@@ -114,7 +114,7 @@ impl History {
         state.live.insert(base, Allocation { base, size, kind, ..whole });
     }
 
-    /// An allocation was freed by the current call; its size, up to the end of its last part.
+    /// Notes that the current call has freed an allocation; returns its size, up to the end of its last part.
     pub fn freed(&self, base: u64) -> Option<u64> {
         let call = calls::current();
         let mut state = self.lock();
@@ -134,7 +134,7 @@ impl History {
         end.map(|end| end - base)
     }
 
-    /// Start and size of each piece of memory that there is.
+    /// Start and size of each existing piece of memory.
     pub fn pieces(&self) -> Vec<(u64, u64)> {
         self.lock().live.values().map(|it| (it.base, it.size)).collect()
     }
@@ -150,7 +150,7 @@ impl History {
         self.lock().epoch
     }
 
-    /// The allocation that was, at an epoch, at an address or near it.
+    /// The allocation that was at or near an address at an epoch.
     pub fn find(&self, address: u64, epoch: u64) -> Found {
         let state = self.lock();
         let all = || state.live.values().chain(&state.freed);
@@ -158,7 +158,7 @@ impl History {
         if let Some(found) = existing().find(|it| it.contains(address)) {
             return Found::Inside(found.clone(), address - found.base);
         }
-        // The one that was there last.
+        // The last one that was there.
         let gone = state.freed.iter().rev().find(|it| it.made_at <= epoch && it.contains(address));
         if let Some(found) = gone {
             return Found::Freed(found.clone(), address - found.base);

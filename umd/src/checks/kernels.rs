@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that check themselves: the blocks that their code refers to, and the ring of what they tell.
+//! Kernels that check themselves: the blocks to which their code refers, and the ring of their records.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,34 +9,34 @@ use tally_compiler_protocol::checks::{Site, SiteKind, Sites, record, watch};
 
 use super::shadow::Addresses;
 
-/// Words of the ring of records.
+/// Number of words of the ring of records.
 const RING: usize = record::SIZE as usize / 8;
 
 /// The ring, with the alignment that kernels rely on.
 #[repr(C, align(64))]
 struct Ring([AtomicU64; RING]);
 
-/// What a kernel's code refers to. It is kept as long as the process lives: records name it.
+/// The data to which a kernel's code refers. It is kept until the process ends, since records name it.
 pub struct Watched {
     /// The block, as kernels read it.
     block: [u64; watch::SIZE as usize / 8],
     /// Two words for each site.
     counts: Box<[AtomicU64]>,
-    /// Places that it has told to have reached.
+    /// The places that it has reported as reached.
     _seen: Box<[AtomicU64]>,
     /// The kernel's name.
     pub kernel: String,
-    /// Its places that are checked.
+    /// The checked places of the kernel.
     pub sites: Sites,
 }
 
-/// A mistake, as a kernel has told it.
+/// A mistake, as a kernel has recorded it.
 #[derive(Clone)]
 pub struct Record {
     pub watched: Arc<Watched>,
     pub site: u32,
     pub launch: u64,
-    /// The items of a vector that made it, and which of a vector the first one was.
+    /// The work-items of a vector that made it, and the index of the first one in the vector.
     pub items: u32,
     pub address: u64,
     pub states: [u8; 8],
@@ -61,7 +61,7 @@ impl Watched {
         self.block.as_ptr() as u64
     }
 
-    /// How many items have made a mistake at a site.
+    /// Number of work-items that have made a mistake at a site.
     pub fn count(&self, site: u32) -> u64 {
         self.counts.get(2 * site as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
@@ -83,7 +83,7 @@ impl Kernels {
         self.by_block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the block of a kernel's code. `states`: the address of the shadow, 0 without one.
+    /// Creates the block of a kernel's code. `states`: the address of the shadow, or 0 without one.
     pub fn add(
         &self,
         addresses: Addresses,
@@ -113,7 +113,7 @@ impl Kernels {
         watched
     }
 
-    /// Tells kernels the count of allocations and frees.
+    /// Publishes the count of allocations and frees to kernels.
     pub fn set_epoch(&self, epoch: u64) {
         self.ring().0[record::EPOCH as usize / 8].store(epoch, Ordering::Relaxed);
     }
@@ -130,7 +130,7 @@ impl Kernels {
                 + (tail % u64::from(record::CAPACITY)) as usize * record::WORDS;
             let words = &ring.0[at..at + record::WORDS];
             if words[record::READY].load(Ordering::Acquire) != tail + 1 {
-                // Its kernel is about to complete it; who waits for the kernel finds it complete.
+                // Its kernel is about to complete it; a thread that waits for the kernel finds it complete.
                 break;
             }
             found.extend(self.read(words));
@@ -140,7 +140,7 @@ impl Kernels {
         found
     }
 
-    /// Records that found no room.
+    /// Number of records for which there was no room.
     pub fn lost(&self) -> u64 {
         self.ring.get().map_or(0, |ring| ring.0[record::LOST as usize / 8].load(Ordering::Relaxed))
     }
@@ -152,7 +152,7 @@ impl Kernels {
             .map(|i| record::OUTSIDE as usize / 8 + i * record::WORDS)
             .map(|at| &ring.0[at..at + record::WORDS]);
         let near = |words: &&[AtomicU64]| {
-            // A vector's fault may be at any of its bytes.
+            // The fault of a vector access may be at any of its bytes.
             address.wrapping_sub(words[record::ADDRESS].load(Ordering::Relaxed)) < 64
                 && words[record::WATCH].load(Ordering::Relaxed) != 0
         };
@@ -161,7 +161,7 @@ impl Kernels {
 
     fn read(&self, words: &[AtomicU64]) -> Option<Record> {
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        // A kernel that writes anywhere may have damaged it.
+        // A kernel with stray writes may have damaged it.
         let watched = self.kernels().get(&word(record::WATCH)).cloned()?;
         let site = word(record::SITE) as u32;
         let three = |packed: u64| [0, 21, 42].map(|shift| packed >> shift & ((1 << 21) - 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calls that appended launches, by the numbers that the launches' kernels know them by.
+//! The calls that appended launches, by the numbers by which the launches' kernels know them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use tally_ze::ze_kernel_indirect_access_flags_t as Indirect;
 
 use super::calls::Call;
 
-/// Launches that are remembered.
+/// Number of launches that are remembered.
 const REMEMBERED: usize = 1 << 18;
 
-/// What a launch may reach.
+/// The memory that a launch may reach.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
     /// The kinds of memory that it may reach through any pointer.
@@ -26,7 +26,7 @@ pub struct Launches(Mutex<State>);
 
 struct State {
     calls: VecDeque<(Call, Reach)>,
-    /// The number of the first one that is remembered. 0 is none: a launch without a number.
+    /// The number of the first launch that is remembered. 0 stands for a launch without a number.
     first: u64,
 }
 
@@ -37,7 +37,7 @@ impl Default for State {
 }
 
 impl Launches {
-    /// The number of a launch that a call appends, and that may reach so much.
+    /// Adds a launch that a call appends, with the memory that it may reach; returns its number.
     pub fn add(&self, call: Call, reach: Reach) -> u64 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.calls.len() == REMEMBERED {
@@ -48,7 +48,7 @@ impl Launches {
         state.first + state.calls.len() as u64 - 1
     }
 
-    /// The call that appended a launch, and what it may reach; `None` if it was too long ago.
+    /// The call that appended a launch, and the memory that it may reach; `None` if it was too long ago.
     pub fn get(&self, number: u64) -> Option<(Call, Reach)> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = number.checked_sub(state.first)?;

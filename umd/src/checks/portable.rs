@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portable`: what runs here, and not on all devices that Level Zero programs are meant for.
+//! `portable`: finds code that runs here, but not on all devices for which Level Zero programs are meant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,35 +16,35 @@ use super::launches::Reach;
 use super::report::{Item, Report, Rule};
 use super::{Checks, collector, describe};
 
-/// The most work-items that a group has on all of Intel's GPUs since 2020.
+/// The largest work-group that all of Intel's GPUs since 2020 support, in work-items.
 const COMMON_GROUP: u64 = 512;
 
 /// A launch that the current call appends.
 pub struct Launching<'a> {
     /// The kernel's name.
     pub kernel: &'a str,
-    /// Its code's places.
+    /// The checked places of its code.
     pub watched: Option<&'a Arc<Watched>>,
     /// The kinds of memory that it may reach through pointers in memory.
     pub indirect: Indirect,
-    /// All device memory is resident when it runs.
+    /// Whether all device memory is resident when it runs.
     pub forces_residency: bool,
     /// Its pointers, by the index of the argument.
     pub pointers: &'a [(usize, u64)],
     /// Work-items of a group.
     pub group_items: u64,
-    /// Groups may wait for each other, or there is only one.
+    /// Whether groups may wait for each other, or there is only one.
     pub may_wait: bool,
 }
 
-/// Questions by which a program learns what a device can do.
+/// The queries by which a program learns the capabilities of a device.
 mod asked {
     pub const GROUPS: u8 = 1;
     pub const SUBGROUPS: u8 = 2;
     pub const DOUBLES: u8 = 4;
 }
 
-/// What the program has said and asked so far.
+/// The declarations and queries that the program has made so far.
 #[derive(Default)]
 pub struct Program {
     asked: AtomicU8,
@@ -57,7 +57,7 @@ struct State {
     resident: BTreeSet<u64>,
     /// Event pools that are not visible to the host, by their handles.
     invisible: BTreeSet<usize>,
-    /// Memory that commands write and that nothing has made visible to the host: the call of the first.
+    /// Memory that commands write and that nothing has made visible to the host, with the call of the first.
     unseen: BTreeMap<u64, Call>,
 }
 
@@ -66,7 +66,7 @@ impl Program {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program calls a function.
+    /// Notes that the program calls a function.
     pub fn calls(&self, function: &str) {
         use asked::{DOUBLES, GROUPS, SUBGROUPS};
         let answers = match function {
@@ -85,7 +85,7 @@ impl Program {
 }
 
 impl Checks {
-    /// Looks at a launch. The word by which the kernel names it.
+    /// Checks a launch; returns the word by which the kernel names it.
     pub fn launching(&self, launching: &Launching<'_>) -> u64 {
         let mut reach = Reach::default();
         let mut flags = launching.indirect;
@@ -153,7 +153,7 @@ impl Checks {
         }
     }
 
-    /// Notes what a launch writes to that the host can read.
+    /// Notes the memory to which a launch writes and which the host can read.
     fn note_writes(&self, launching: &Launching<'_>) {
         let Some(watched) = launching.watched else { return };
         let is_written = |index: usize| watched.sites.written.contains(&(index as u32));
@@ -162,7 +162,7 @@ impl Checks {
         }
     }
 
-    /// The current call has appended a command that writes at an address.
+    /// Notes that the current call has appended a command that writes at an address.
     pub(super) fn writes(&self, address: u64) {
         if !self.portable {
             return;
@@ -173,7 +173,7 @@ impl Checks {
         }
     }
 
-    /// The host sees what commands have written.
+    /// Notes that the writes of commands are visible to the host.
     pub fn host_sees(&self) {
         self.program.state().unseen.clear();
         if self.guards {
@@ -182,8 +182,8 @@ impl Checks {
         }
     }
 
-    /// The host has waited for an event of the address space of this number, without a right to see what
-    /// commands have written.
+    /// Notes that the host has waited for an event of the address space with this number, which does not make the
+    /// writes of commands visible to it.
     pub fn host_is_behind(&self, owner: usize) {
         if !self.guards {
             return;
@@ -197,7 +197,7 @@ impl Checks {
         }
     }
 
-    /// An event pool is created, of this handle; its events are `visible` to the host.
+    /// Notes a new event pool with this handle; `visible`: whether its events are visible to the host.
     pub fn event_pool(&self, handle: usize, visible: bool) {
         let mut state = self.program.state();
         match visible {
@@ -206,8 +206,8 @@ impl Checks {
         };
     }
 
-    /// The host waits for an event of this pool, if it is of one, asks for it or signals it. `visible`: of
-    /// no pool, it was created for that.
+    /// Notes that the host waits for, queries or signals an event of this pool, if it belongs to one.
+    /// `visible`: an event without a pool was created for that.
     pub fn host_uses_event(&self, pool: usize, visible: bool) {
         let visible = match pool {
             0 => visible,
@@ -219,7 +219,7 @@ impl Checks {
         }
     }
 
-    /// The program says that memory is to be resident, or need not be any more.
+    /// Notes that the program makes memory resident, or evicts it.
     pub fn resident(&self, address: u64, is: bool) {
         let Found::Inside(it, _) = self.history.find(address, self.history.epoch()) else { return };
         let mut state = self.program.state();
@@ -229,26 +229,26 @@ impl Checks {
         };
     }
 
-    /// The memory at an address holds words that host and device change, which is not looked at further.
+    /// Notes that the memory at an address contains words that host and device change; it is not checked further.
     pub fn is_for_both(&self, address: u64) {
         if let Found::Inside(it, _) = self.history.find(address, self.history.epoch()) {
             self.guarded.forget(it.base);
         }
     }
 
-    /// An allocation begins, in the address space of this number.
+    /// Begins to guard an allocation in the address space with this number.
     pub fn guard(&self, base: u64, size: u64, kind: &Kind, owner: usize) {
         if self.guards && *kind == Kind::Device {
             self.guarded.close(base, size, Reason::Device, owner);
         }
     }
 
-    /// An address space has ended, with all that was mapped in it.
+    /// Notes that an address space has ended, with all its mappings.
     pub fn unguard_all(&self, owner: usize) {
         self.guarded.end(owner);
     }
 
-    /// It ends.
+    /// Ends the guard of an allocation.
     pub(super) fn unguard(&self, base: u64) {
         if self.portable {
             self.guarded.forget(base);
@@ -258,12 +258,12 @@ impl Checks {
         }
     }
 
-    /// Whether memory is neither the driver's nor null.
+    /// Whether an address is neither in the driver's memory nor null.
     fn is_of_the_system(&self, address: u64) -> bool {
         address >= describe::NULL_END && !self.space.contains(address)
     }
 
-    /// The report of a place that a kernel has reached; `None`: it may.
+    /// The report for a place that a kernel has reached; `None`: the kernel may reach it.
     pub(super) fn describe_reach(&self, record: &Record) -> Option<Report> {
         let site = record.place();
         let found = self.history.find(record.address, record.epoch);
@@ -275,7 +275,7 @@ impl Checks {
                     describe::name(&it.kind)
                 ),
             ),
-            // Private and local memory can be generic, too.
+            // Generic pointers may also refer to private and local memory.
             Found::Nowhere
                 if site.space != Space::Generic && self.is_of_the_system(record.address) =>
             {
@@ -309,7 +309,7 @@ impl Checks {
             || self.program.state().resident.contains(&it.base)
     }
 
-    /// Tells what the host has touched.
+    /// Reports the host's accesses.
     pub(super) fn tell_touches(&self) {
         for Touch { reason, address, writes, host, epoch } in self.guarded.take() {
             let (memory, place) = self.place(address, 1, epoch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mistake as a value, and as text for people. JSON has the fields of these types under their names;
+//! A mistake as a value, and as text for users. JSON has the fields of these types under their names;
 //! addresses are strings in hexadecimal.
 
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ pub struct Report {
     pub rule: Rule,
     /// One sentence.
     pub message: String,
-    /// The kernel's name, if one has made it.
+    /// The kernel's name, if a kernel made the mistake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// The place in the kernel.
@@ -27,19 +27,19 @@ pub struct Report {
     /// The first work-item that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<Item>,
-    /// The memory that it is about.
+    /// The memory that was accessed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
-    /// The call that appended the kernel, or that is the mistake itself.
+    /// The call that appended the kernel, or the call that is the mistake itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
-    /// Where the program itself has accessed memory.
+    /// The place where the program itself has accessed memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// What else is known, in sentences.
+    /// Further facts, in sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// How often it was made: by work-items, or by calls.
+    /// Number of times that the mistake was made, by work-items or by calls.
     pub count: u64,
 }
 
@@ -50,11 +50,11 @@ pub struct Report {
 pub enum Check {
     /// Accesses stay inside of allocations that exist.
     Memory,
-    /// What is read was written before.
+    /// Memory is written before it is read.
     Init,
     /// Memory is freed, and objects are destroyed, before the process ends.
     Leaks,
-    /// The program runs on other devices, too.
+    /// The program runs on other devices as well.
     Portable,
 }
 
@@ -75,7 +75,7 @@ pub enum Check {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Rule {
-    /// An access is not inside of an allocation.
+    /// An access is outside of an allocation.
     OutOfBounds,
     /// An access is in memory that was freed.
     UseAfterFree,
@@ -87,13 +87,13 @@ pub enum Rule {
     MisalignedAtomic,
     /// Memory is freed a second time.
     DoubleFree,
-    /// What is freed is not the start of an allocation.
+    /// A freed address is not the start of an allocation.
     BadFree,
     /// Memory is freed while a command that uses it is not complete.
     FreeInUse,
     /// A command has stopped the device.
     DeviceFault,
-    /// Something is read that nothing has written.
+    /// Memory is read that nothing has written.
     UninitialisedRead,
     /// Memory is not freed.
     NotFreed,
@@ -107,11 +107,11 @@ pub enum Rule {
     HostVisible,
     /// A kernel reaches memory that is neither an argument, resident nor allowed by a flag.
     IndirectAccess,
-    /// A kernel accesses memory that the program has from elsewhere.
+    /// A kernel accesses memory that the program did not allocate with Level Zero.
     SystemMemory,
     /// Groups are larger than on common devices.
     GroupSize,
-    /// A kernel relies on a size of sub-groups.
+    /// A kernel relies on a sub-group size.
     SubGroupSize,
     /// A kernel needs doubles.
     Doubles,
@@ -147,7 +147,7 @@ impl Rule {
         }
     }
 
-    /// What the specification says of it, or what devices differ in.
+    /// The specification's statement on it, or the difference among devices.
     fn source(self) -> Option<&'static str> {
         Some(match self {
             Self::DeviceMemoryOnHost => {
@@ -181,7 +181,7 @@ impl Rule {
         })
     }
 
-    /// The check that knows it.
+    /// The check to which the rule belongs.
     pub fn check(self) -> Check {
         match self {
             Self::UninitialisedRead => Check::Init,
@@ -228,11 +228,11 @@ pub struct Item {
     pub local: [u64; 3],
     /// The work-group's id.
     pub group: [u64; 3],
-    /// How many items made the mistake together: those of one vector.
+    /// Number of work-items, of one vector, that made the mistake together.
     pub together: u32,
 }
 
-/// Memory that a mistake is about.
+/// The memory of a mistake.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
     /// The address, or the offset in a private variable.
@@ -240,10 +240,10 @@ pub struct Memory {
     pub address: u64,
     /// Bytes that are accessed.
     pub size: u64,
-    /// How the kernel names what it accesses: an argument or a variable.
+    /// The kernel's name for the accessed object: an argument or a variable.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub object: String,
-    /// The allocation that the address is in, or near.
+    /// The allocation that contains the address or is near it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<Allocation>,
 }
@@ -251,14 +251,14 @@ pub struct Memory {
 /// An allocation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Allocation {
-    /// What it is, in words.
+    /// Its kind, in words.
     pub kind: String,
     /// Its first address.
     #[serde(serialize_with = "hexadecimal")]
     pub base: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Where the accessed address is, in words.
+    /// The position of the accessed address, in words.
     pub place: String,
     /// The call that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,7 +273,7 @@ fn hexadecimal<S: serde::Serializer>(address: &u64, out: S) -> Result<S::Ok, S::
 }
 
 impl Report {
-    /// A mistake that the current call is.
+    /// A mistake that consists in the current call.
     pub fn of_call(rule: Rule, message: String) -> Self {
         Self {
             check: rule.check(),
@@ -290,7 +290,7 @@ impl Report {
         }
     }
 
-    /// The report for people, without the count.
+    /// The report as text for users, without the count.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let (check, rule): (&str, &str) = (self.check.into(), self.rule.into());

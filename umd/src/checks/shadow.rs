@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The states of bytes: a byte for each one of the VA reservation, in a mapping of its own.
+//! The states of bytes: one byte of state for each byte of the VA reservation, in a separate mapping.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -12,17 +12,17 @@ use tally_compiler_protocol::checks::{DEFINED, NO_MEMORY, UNDEFINED};
 
 use crate::space::Space;
 
-/// Bytes of states from which on they are made inaccessible by new pages, which is faster than to write them.
+/// Size from which on states are set to inaccessible by mapping new pages, which is faster than writing.
 const DROPPED: u64 = 1 << 20;
-/// Bytes of states from which on they are pages of a file in which all bytes have that state. So what is
-/// never touched of a large allocation takes no memory for its states.
+/// Size from which on states are pages of a file in which all bytes have that state. So the untouched parts of
+/// a large allocation take no memory for their states.
 const MAPPED: u64 = 64 << 20;
 /// Bytes of such a file.
 const FILE: u64 = 32 << 20;
 const PAGE: u64 = tally_uapi::PAGE_SIZE;
 const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
 
-/// Addresses among which those of the VA reservation are.
+/// A range of addresses that contains the VA reservation.
 #[derive(Clone, Copy)]
 pub struct Addresses {
     /// The first one: a multiple of their number.
@@ -32,7 +32,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// The least power of two of addresses that holds all of the reservation.
+    /// The smallest aligned range, with a power of two of addresses, that contains the whole reservation.
     pub fn of(space: &Space) -> Self {
         let (first, last) = (space.start(), space.start() + space.size() - 1);
         let bits = u64::BITS - (first ^ last).leading_zeros();
@@ -41,32 +41,32 @@ impl Addresses {
     }
 }
 
-/// The states. They are never unmapped: kernels may look at them until the process ends.
+/// The states. They are never unmapped, since kernels may read them until the process ends.
 pub struct Shadow {
     /// The first address that has a state: a multiple of the number of addresses.
     start: u64,
     /// The number of addresses, a power of two, less one.
     mask: u64,
     states: u64,
-    /// Files full of the states that large allocations begin with.
+    /// Files filled with the states with which large allocations begin.
     files: [(u8, OnceLock<Option<File>>); 2],
 }
 
 impl Shadow {
-    /// States of the VA reservation, in which no byte is accessible. `None`: there is no room.
+    /// Creates the states of the VA reservation, with no byte accessible. `None`: there is no room.
     pub fn new(space: &Space) -> Option<Self> {
         let Addresses { start, mask } = Addresses::of(space);
-        // Accesses at the last addresses read a little further.
+        // Checks of the last addresses read a little further.
         let bytes = usize::try_from(mask + 1 + PAGE).ok()?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = FLAGS | libc::MAP_ANONYMOUS;
-        // SAFETY: without an address nothing that exists is replaced.
+        // SAFETY: without an address no existing mapping is replaced.
         let at = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if at == libc::MAP_FAILED {
             return None;
         }
-        // It would be most of a core file. A system that cannot leave it out writes larger ones.
-        // SAFETY: our own mapping.
+        // The states would be most of a core file. A system that cannot leave them out writes larger ones.
+        // SAFETY: this is our own mapping.
         unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
         let files = [UNDEFINED, DEFINED].map(|state| (state, OnceLock::new()));
         Some(Self { start, mask, states: at as u64, files })
@@ -77,7 +77,7 @@ impl Shadow {
         self.start
     }
 
-    /// Where the first one's is.
+    /// The address of the state of the first address.
     pub fn states(&self) -> u64 {
         self.states
     }
@@ -98,7 +98,7 @@ impl Shadow {
         self.write(from, size, state);
     }
 
-    /// Maps pages of states that are all the same. Whether that was done.
+    /// Maps pages of states that are all equal; returns whether it did.
     fn fill(&self, first: u64, last: u64, state: u8) -> bool {
         let Some((_, file)) = self.files.iter().find(|(of, _)| *of == state) else { return false };
         let file = file.get_or_init(|| full_of(state).ok());
@@ -107,7 +107,7 @@ impl Shadow {
         pieces.all(|at| self.map(at, last.min(at + FILE), Some(file)))
     }
 
-    /// Maps pages of a file, or of zeros, in place of what is there. Whether that was done.
+    /// Maps pages of a file, or zero pages, over the existing ones; returns whether it did.
     fn map(&self, first: u64, last: u64, file: Option<&File>) -> bool {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, FLAGS | libc::MAP_FIXED);
         let (flags, file) = match file {
@@ -115,11 +115,11 @@ impl Shadow {
             None => (flags | libc::MAP_ANONYMOUS, -1),
         };
         let (at, bytes) = ((self.states + first) as *mut c_void, (last - first) as usize);
-        // SAFETY: whole pages within our own private mapping, which `set` has checked. What is read there at
-        // the same time are the states before or after.
+        // SAFETY: these are whole pages within our own private mapping, which `set` has checked. Concurrent
+        // readers see the states before or after.
         unsafe {
             let mapped = libc::mmap(at, bytes, protection, flags, file, 0) == at;
-            // As in `new`.
+            // The same as in `new`.
             libc::madvise(at, bytes, libc::MADV_DONTDUMP);
             mapped
         }
@@ -127,15 +127,15 @@ impl Shadow {
 
     fn write(&self, offset: u64, size: u64, state: u8) {
         let at = ptr::with_exposed_provenance_mut::<u8>((self.states + offset) as usize);
-        // SAFETY: within the mapping, as `set` has checked. Kernels that look there at the same time access
-        // memory that is being allocated or freed, which is the program's race.
+        // SAFETY: the range lies within the mapping, as `set` has checked. Kernels that read it at the same time
+        // access memory that is being allocated or freed, which is a race of the program.
         unsafe { at.write_bytes(state, size as usize) };
     }
 }
 
-/// A file in memory in which all bytes are the same.
+/// A file in memory in which all bytes are equal.
 fn full_of(state: u8) -> io::Result<File> {
-    // SAFETY: the name is a string for C.
+    // SAFETY: the name is a null-terminated string.
     let file = unsafe { libc::memfd_create(c"tally-states".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(io::Error::last_os_error());
@@ -154,7 +154,7 @@ mod tests {
     fn states(shadow: &Shadow, address: u64, size: usize) -> Vec<u8> {
         let at = shadow.states() + (address & shadow.mask);
         let at = ptr::with_exposed_provenance::<u8>(at as usize);
-        // SAFETY: within the shadow.
+        // SAFETY: the range lies within the shadow.
         unsafe { std::slice::from_raw_parts(at, size) }.to_vec()
     }
 

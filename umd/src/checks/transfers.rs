@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies, fills and other commands that access memory: their ranges are checked when they are appended, and
-//! the states of what they write are moved by commands beside them.
+//! Copies, fills and other commands that access memory. Their ranges are checked when they are appended, and
+//! additional commands beside them update the states of the memory that they write.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,16 +31,16 @@ pub struct Rows {
 /// Memory that a command writes or reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// What it writes.
+    /// The memory that it writes.
     pub to: Option<Rows>,
-    /// What it reads; with `to`, where the bytes come from.
+    /// The memory that it reads; with `to`, the source of the bytes.
     pub from: Option<Rows>,
 }
 
-/// A command that moves states.
+/// A command that updates states.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
-    /// Copies them.
+    /// Copies states.
     Copy {
         /// To.
         dst: u64,
@@ -49,7 +49,7 @@ pub enum Move {
         /// Bytes.
         size: u64,
     },
-    /// Copies rows of them.
+    /// Copies rows of states.
     Region {
         /// To.
         dst: u64,
@@ -58,7 +58,7 @@ pub enum Move {
         /// Sizes and pitches.
         shape: Region,
     },
-    /// Says that bytes are defined.
+    /// Marks bytes as defined.
     Define {
         /// The states.
         dst: u64,
@@ -68,12 +68,12 @@ pub enum Move {
 }
 
 impl Rows {
-    /// Bytes that follow each other.
+    /// A range of contiguous bytes.
     pub fn of(address: u64, size: u64) -> Self {
         Self { address, width: size, height: 1, depth: 1, row_pitch: 0, slice_pitch: 0 }
     }
 
-    /// Whether it is one row.
+    /// Whether it is a single row.
     fn is_one(&self) -> bool {
         self.height <= 1 && self.depth <= 1
     }
@@ -91,24 +91,25 @@ impl Rows {
 }
 
 impl Transfer {
-    /// Bytes are written.
+    /// A write of bytes.
     pub fn write(to: Rows) -> Self {
         Self { to: Some(to), from: None }
     }
 
-    /// Bytes are read.
+    /// A read of bytes.
     pub fn read(from: Rows) -> Self {
         Self { to: None, from: Some(from) }
     }
 
-    /// Bytes are copied.
+    /// A copy of bytes.
     pub fn copy(to: Rows, from: Rows) -> Self {
         Self { to: Some(to), from: Some(from) }
     }
 }
 
 impl Checks {
-    /// Checks the memory that a command writes and reads, and says how the states of what it writes come about.
+    /// Checks the memory that a command writes and reads, and returns the updates of the states of the written
+    /// memory.
     pub fn moved(&self, transfers: &[Transfer]) -> Vec<Move> {
         transfers.iter().filter_map(|transfer| self.moved_by(transfer)).collect()
     }
@@ -139,7 +140,7 @@ impl Checks {
         })
     }
 
-    /// A command that is being appended writes these bytes, which count as written from now on.
+    /// Notes that a command that is being appended writes these bytes, which count as written from now on.
     pub fn written(&self, rows: Rows) {
         let shadow = self.shadow.as_ref().filter(|_| self.check_range(&rows, "writes"));
         if let Some(shadow) = shadow.filter(|_| self.state_of(&rows).is_some()) {
@@ -147,7 +148,7 @@ impl Checks {
         }
     }
 
-    /// Where the states of rows are, if their memory has any.
+    /// The address of the states of rows, if their memory has any.
     fn state_of(&self, rows: &Rows) -> Option<u64> {
         let shadow = self.shadow.as_ref()?;
         if !self.kernels.init {
@@ -158,7 +159,7 @@ impl Checks {
         is_live.then(|| shadow.states() + (rows.address - shadow.start()))
     }
 
-    /// Tells if a command's memory begins among the driver's addresses, but is not all in one allocation.
+    /// Reports memory of a command that begins among the driver's addresses but is not all in one allocation.
     fn check_range(&self, rows: &Rows, verb: &str) -> bool {
         let span = rows.span();
         if !self.space.contains(rows.address) || span == 0 {
@@ -182,7 +183,7 @@ impl Checks {
         false
     }
 
-    /// The current call is refused since it reaches beyond the allocation that it begins in.
+    /// Reports that the current call is refused because it reaches beyond the allocation in which it begins.
     pub fn reaches_beyond(&self, address: u64, size: u64) {
         self.tell_of_call(Rule::OutOfBounds, "accesses", address, size);
     }
@@ -207,7 +208,7 @@ fn shape(to: &Rows, from: &Rows) -> Region {
     }
 }
 
-/// The address of so many states of defined bytes, which stay.
+/// The address of this number of states of defined bytes, which are never freed.
 fn defined(bytes: u64) -> u64 {
     static LARGEST: Mutex<&[u8]> = Mutex::new(&[]);
     let mut largest = LARGEST.lock().unwrap_or_else(PoisonError::into_inner);

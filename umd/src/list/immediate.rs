@@ -35,9 +35,9 @@ use crate::vm::{Access, UserRange};
 const ARGUMENTS: (u64, u64) = (64 << 10, 64 << 20);
 /// The same for timestamp slots.
 const TIMESTAMPS: (u64, u64) = (4 << 10, 16 << 20);
-/// Bytes of arguments in an out-of-order list after which it is made to find out what is complete.
+/// Bytes of arguments in an out-of-order list after which it has to find out which commands are complete.
 const FLUSH: u64 = ARGUMENTS.1 / 4;
-/// Kept things after which those that are no longer used are looked for.
+/// Number of kept objects after which unused ones are searched for.
 const KEPT: usize = 64;
 
 /// A queue of the device with its counter.
@@ -58,11 +58,11 @@ struct State {
     kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
     /// Ordinary memory that the device uses until the counter has reached a value.
     user_ranges: Vec<(UserRange, u64)>,
-    /// When to look through `kept`.
+    /// The length of `kept` at which it is searched.
     prune_at: usize,
-    /// The command that is being appended has reserved the counter's next value.
+    /// Whether the command that is being appended has reserved the counter's next value.
     reserved: bool,
-    /// Commands were submitted that no value of the counter covers (out-of-order lists).
+    /// Whether commands were submitted that no value of the counter covers (out-of-order lists).
     uncovered: bool,
     /// Bytes of arguments since the last value that covers all (out-of-order lists).
     uncovered_bytes: u64,
@@ -119,8 +119,8 @@ impl Immediate {
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// Appends a command by the fast path; false: it has to take the general one. [`Immediate::settle`] ends
-    /// the call.
+    /// Appends a command by the fast path. False: the command has to take the general path. [`Immediate::settle`]
+    /// ends the call.
     ///
     /// # Errors
     /// Those of [`Immediate::append`].
@@ -135,8 +135,8 @@ impl Immediate {
         fast_path::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// In synchronous mode waits for what was appended. The caller holds no lock: the command may
-    /// wait for what another thread is still to append.
+    /// In synchronous mode, waits for the appended command. The caller holds no lock, since the command may wait
+    /// for another one that another thread has yet to append.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -150,8 +150,8 @@ impl Immediate {
         ended.map(drop)
     }
 
-    /// Submits a command without waits and signal to an in-order list; answers the value of the
-    /// counter that completes it. [`Immediate::finish`] ends the call.
+    /// Submits a command without waits and signal to an in-order list; returns the value of the counter at which
+    /// it is complete. [`Immediate::finish`] ends the call.
     ///
     /// # Errors
     /// Those of [`Immediate::append`].
@@ -163,7 +163,7 @@ impl Immediate {
         Ok(self.counter.reserved())
     }
 
-    /// In synchronous mode waits for a value that was submitted.
+    /// In synchronous mode, waits for a submitted value.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -177,7 +177,7 @@ impl Immediate {
         Ok(())
     }
 
-    /// The value of the counter at which all that was appended is complete, if the list is in order.
+    /// The value of the counter at which all appended commands are complete, if the list is in-order.
     pub fn last(&self) -> Option<(Cell, u64)> {
         self.in_order.then(|| (self.counter.cell(), self.counter.reserved()))
     }
@@ -187,7 +187,7 @@ impl Immediate {
         self.counter.cell()
     }
 
-    /// Waits until all that was appended is complete; false when the time passes first.
+    /// Waits until all appended commands are complete; false if the time passes first.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -201,7 +201,7 @@ impl Immediate {
         Ok(complete)
     }
 
-    /// Ends the list. What was submitted is completed all the same.
+    /// Ends the list. Submitted commands are still completed.
     pub fn destroy(self: Arc<Self>) {
         // The counter says when the device is done only if the list ends in order.
         let covered = self.in_order || self.cover(&mut self.lock()).is_ok();
@@ -217,7 +217,7 @@ impl Immediate {
         &self.shared
     }
 
-    /// Before a command is appended: whether what is before it becomes visible to the host with it.
+    /// Notes, before a command is appended, if it makes earlier writes visible to the host.
     #[inline]
     fn note_publication(&self, command: &Command<'_>, signal: Option<&Signal<'_>>) {
         if self.shared.publishes_late() && command.publishes(signal) {
@@ -234,7 +234,7 @@ impl Immediate {
         command::append(appender, &Command::Barrier, None, &mut std::iter::empty())
     }
 
-    /// Lets ordinary memory go that the device no longer uses.
+    /// Unpins ordinary memory that the device no longer uses.
     fn unpin(&self, state: &mut State) {
         let cell = self.counter.cell();
         state.user_ranges.retain(|(_, value)| !cell.reached(*value));
@@ -290,7 +290,7 @@ struct Appender<'a> {
 }
 
 impl Appender<'_> {
-    /// The value at which the command in the making is complete.
+    /// The value at which the command that is being appended is complete.
     #[inline]
     fn value(&self) -> u64 {
         self.list.counter.next()

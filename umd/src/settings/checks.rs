@@ -4,16 +4,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Which mistakes are looked for, and what becomes of those that are found.
+/// The mistakes to look for, and the handling of findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
     /// Accesses outside of allocations.
     pub memory: bool,
-    /// Reads of what nothing has written.
+    /// Reads of memory that nothing has written.
     pub init: bool,
     /// Memory that is not freed, and objects that are not destroyed.
     pub leaks: bool,
-    /// What does not run on all devices.
+    /// Code that does not run on all devices.
     pub portable: bool,
     /// `TALLY_CHECK_REPORT`.
     pub report: Option<PathBuf>,
@@ -33,7 +33,7 @@ impl Checks {
         self.memory || self.init || self.leaks || self.portable
     }
 
-    /// Reads what is `present` in the environment; what is not understood goes to `complaints`.
+    /// Reads the variables that are `present` in the environment; errors are added to `complaints`.
     pub(super) fn read(
         present: impl Fn(&str) -> Option<OsString>,
         complaints: &mut Vec<String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events: what commands signal and wait for, and the host with them.
+//! Events, which commands and the host signal and wait for.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::trace;
 pub struct Event {
     /// Its kind.
     pub kind: EventKind,
-    /// The properties that it was created with.
+    /// The properties with which it was created.
     pub traits: Traits,
-    /// The pool that it came from.
+    /// The pool from which it was created.
     pub pool: Option<Arc<EventPool>>,
-    /// The lists in which the write that completes a command is all of its signal.
+    /// The kinds of lists in which the write that completes a command is the whole signal.
     plain: Lists,
     shared: CountedRef,
 }
@@ -46,7 +46,7 @@ pub enum EventKind {
     CounterBased(CbEvent),
 }
 
-/// The properties that an event was created with, as far as they are used.
+/// The properties with which an event was created, as far as they are used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits {
     /// `ze_event_desc_t::signal`
@@ -59,7 +59,7 @@ pub struct Traits {
     pub timestamps: bool,
     /// Whether the host sleeps at once when it waits (`ZE_EVENT_SYNC_MODE_FLAG_LOW_POWER_WAIT`).
     pub low_power: bool,
-    /// Handle of the pool that it came from, or 0.
+    /// The handle of the pool from which it was created, or 0.
     pub pool: usize,
     /// Whether it is another process's event, opened here.
     pub imported: bool,
@@ -88,7 +88,7 @@ impl Lists {
     /// The kind of an event whose pool may be gone.
     const OF_POOL: u32 = 8;
 
-    /// Those where a signal takes no more than the write of a counter, by the event's traits.
+    /// The kinds of lists in which a signal takes only the write of a counter, according to the event's traits.
     #[inline(always)]
     fn of(shared: &Shared, traits: &Traits) -> Self {
         let publishes = traits.is_seen_by_host() && shared.publishes_late();
@@ -115,8 +115,8 @@ impl Event {
         Self { kind, traits, pool, plain, shared: CountedRef::of(shared) }
     }
 
-    /// A handle of a counter-based event that follows nothing but counters. Programs make and destroy
-    /// such by the million, so the usual way needs the thread's memory once and no lock.
+    /// A handle of a counter-based event that follows only counters. Programs create and destroy such events by
+    /// the million, so the usual path accesses the thread's memory once and takes no lock.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
@@ -127,7 +127,7 @@ impl Event {
             && let Some(vacant) = local.vacant()
             && let Some(counted) = CountedRef::at_hand(local, shared)
         {
-            // All that can fail is done: so the event is made where it stays.
+            // All steps that can fail are done, so the event is created in its final place.
             return Ok(vacant.fill(Self::of_counters(Lists::of(shared, &traits), traits, counted)));
         }
         Self::create_elsewhere(shared, traits)
@@ -154,7 +154,7 @@ impl Event {
     /// Those of [`handle::destroy`].
     #[inline(always)]
     pub unsafe fn destroy(raw: ze_event_handle_t, name: &'static str) -> Result {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller guarantees.
         let mut claimed = ManuallyDrop::new(unsafe { Claimed::claim(raw, name) }?);
         if claimed.object().owns_nothing()
             // SAFETY: used in this function only.
@@ -168,7 +168,7 @@ impl Event {
         Ok(())
     }
 
-    /// Whether to drop the event is to drop its reference.
+    /// Whether dropping the event only drops its reference.
     #[inline(always)]
     fn owns_nothing(&mut self) -> bool {
         match &mut self.kind {
@@ -177,9 +177,8 @@ impl Event {
         }
     }
 
-    /// The counter-based part, if in-order lists of this kind may signal the event and the write that
-    /// completes a command is all that it takes: no times, no memory but the list's counter, nothing to
-    /// be noted.
+    /// The counter-based part, if in-order lists of this kind may signal the event and the signal takes only the
+    /// write that completes a command: no times, no memory but the list's counter, no notes.
     ///
     /// # Errors
     /// Those of [`Event::check`].
@@ -229,7 +228,7 @@ impl Event {
         self.check()
     }
 
-    /// Waits for it; false when the time passes first.
+    /// Waits for it; false if the time passes first.
     ///
     /// # Errors
     /// DEVICE_LOST; INVALID_SYNCHRONIZATION_OBJECT.
@@ -301,7 +300,7 @@ impl Event {
         self.host_write(0)
     }
 
-    /// Tells the checks, if there are any.
+    /// Notifies the checks, if there are any.
     #[cold]
     fn is_used_by_host(&self) {
         let Some(checks) = checks::get() else { return };
@@ -361,7 +360,7 @@ impl Event {
         if !self.traits.timestamps {
             return Err(no_timestamps());
         }
-        // The slot first: an append that comes between would make the other order lie.
+        // The slot is read first: with the other order, an append in between would give wrong times.
         let timestamp = match &self.kind {
             EventKind::Regular(_) => None,
             EventKind::CounterBased(event) => event.timestamp(),
@@ -396,7 +395,7 @@ impl Event {
     }
 }
 
-/// Use outside of a graph of what a capture has made the graph's own.
+/// The error for a use, outside of a graph, of an event that a capture has tied to the graph.
 #[cold]
 pub fn internal(name: &str) -> Error {
     Error::new(

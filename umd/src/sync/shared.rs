@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state that all lists, queues and events of a VM share: its counters, those of its submitters that are
-//! alive, and what was destroyed but may still be in use by the device.
+//! The state that all lists, queues and events of a VM share: its counters, its live submitters, and destroyed
+//! objects that the device may still use.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -21,19 +21,19 @@ use crate::vm::Vm;
 
 /// Something that submits work and can be waited for: an immediate list or a queue.
 pub trait Submitter: Send + Sync {
-    /// Waits until all that was submitted so far is complete; false when the time passes first.
+    /// Waits until all work submitted so far is complete; false if the time passes first.
     ///
     /// # Errors
     /// DEVICE_LOST.
     fn wait_idle(&self, timeout_ns: u64) -> Result<bool>;
 
-    /// A counter and its value at which all that was submitted so far is complete.
+    /// A counter and its value at which all work submitted so far is complete.
     ///
     /// # Errors
     /// DEVICE_LOST, out of memory.
     fn reserve(&self) -> Result<(Cell, u64)>;
 
-    /// The number of the device that it submits to.
+    /// The number of the device to which it submits.
     fn device(&self) -> u32;
 }
 
@@ -43,12 +43,12 @@ pub struct Shared {
     counters: Counters,
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
-    /// Their number, so that no thread takes the lock only to find none.
+    /// The number of retired objects, so that no thread takes the lock only to find none.
     waiting: AtomicUsize,
     imports: Imports,
     exports: Exports,
     ref_counts: RefCounts,
-    /// The thread that calls host functions, once there is one.
+    /// The thread that calls host functions, once it is started.
     service: Mutex<Option<Arc<Service>>>,
     publications: Publications,
 }
@@ -61,7 +61,7 @@ struct Dying {
 }
 
 impl Shared {
-    /// The one of `vm`; made if there is none.
+    /// The shared state of `vm`; created if there is none.
     pub fn of(vm: &Arc<Vm>) -> Arc<Self> {
         static LATEST: SpinLock<Weak<Shared>> = SpinLock::new(Weak::new());
         static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -105,7 +105,7 @@ impl Shared {
         Counters::take(self)
     }
 
-    /// The values that other processes wait for.
+    /// The values for which other processes wait.
     pub fn exports(&self) -> &Exports {
         &self.exports
     }
@@ -144,7 +144,7 @@ impl Shared {
         self.reap();
     }
 
-    /// Drops what the device no longer uses.
+    /// Drops objects that the device no longer uses.
     pub fn reap(&self) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
@@ -155,7 +155,7 @@ impl Shared {
         let mut i = 0;
         while i < dying.len() {
             let until = &mut dying[i].until;
-            // One that is not reached is enough to know; the others are looked at in their turn.
+            // One value that is not reached is sufficient; the others are checked later.
             while until.pop_if(|(cell, value)| cell.reached(*value)).is_some() {}
             if lost || until.is_empty() {
                 done.push(dying.swap_remove(i));
@@ -164,12 +164,12 @@ impl Shared {
             }
         }
         self.waiting.store(dying.len(), Ordering::Relaxed);
-        // Dropped without the lock: a queue's end takes a while.
+        // Dropped without the lock, since the end of a queue takes a while.
         drop(dying);
         drop(done);
     }
 
-    /// A function that a list will call.
+    /// Registers a function that a list will call.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
@@ -183,26 +183,27 @@ impl Shared {
         running.register(callback)
     }
 
-    /// Whether the host sees what the device writes only when something has made it visible.
+    /// Whether the host sees the device's writes only after something has made them visible.
     #[inline]
     pub fn publishes_late(&self) -> bool {
         self.vm.publishes_late()
     }
 
-    /// Everything before the command that brings `cell` to `value` will then be visible to the host.
+    /// Notes that all writes before the command that raises `cell` to `value` will then be visible to the host.
     #[cold]
     pub fn will_publish(&self, cell: Cell, value: u64) {
         self.publications.add(cell, value);
     }
 
-    /// The host has seen an event complete, with or without a right to see what the device wrote.
+    /// Notes that the host has seen an event complete, which may or may not make the device's writes visible
+    /// to it.
     #[cold]
     pub fn event_is_complete(&self, is_seen_by_host: bool) {
         let published = self.publications.take();
         self.vm.event_is_complete(is_seen_by_host || published);
     }
 
-    /// The host has waited for all of a list, a queue or a fence: it sees what the device wrote.
+    /// Notes that the host has waited for all of a list, a queue or a fence, so that it sees the device's writes.
     #[inline]
     pub fn all_is_complete(&self) {
         if self.publishes_late() {
@@ -217,13 +218,13 @@ impl Shared {
         all.push(submitter);
     }
 
-    /// All that are alive.
+    /// All live submitters.
     pub fn submitters(&self) -> Vec<Arc<dyn Submitter>> {
         lock(&self.submitters).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Waits until everything is complete that was submitted to the devices whose numbers `concerns` accepts;
-    /// false when the time passes first.
+    /// Waits until all work is complete that was submitted to the devices whose numbers `concerns` accepts;
+    /// false if the time passes first.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -244,9 +245,9 @@ impl Shared {
         Ok(true)
     }
 
-    /// The pairs that say when all is complete that was submitted so far, without those that were
-    /// reached already: one for each counter, so that what is destroyed later does not wait for each
-    /// of those that were destroyed before, and they for each of theirs.
+    /// The pairs at which all work submitted so far is complete, without those that are reached already. There is
+    /// one for each counter, so that an object that is destroyed later does not wait for each of the objects that
+    /// were destroyed before, and these for each of theirs.
     ///
     /// # Errors
     /// DEVICE_LOST, out of memory.
@@ -262,7 +263,7 @@ impl Shared {
         Ok(pairs)
     }
 
-    /// The pairs that what was destroyed still waits for.
+    /// The pairs for which destroyed objects still wait.
     pub fn dying(&self) -> Vec<(Cell, u64)> {
         lock(&self.dying).iter().flat_map(|it| it.until.iter().copied()).collect()
     }

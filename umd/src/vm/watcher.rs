@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Those who are told of the application's memory when it is allocated and freed.
+//! The observers of the application's allocations and frees.
 
 use tally_ze::ze_memory_type_t;
 
@@ -12,13 +12,13 @@ pub(super) struct Watcher {
     /// The program's view of user memory, where that is not the memory itself.
     pub(super) views: Option<Views>,
     checks: Option<&'static Checks>,
-    /// The host is told when what the device writes is visible to it: there are views, or checks that tell
-    /// what it sees too early.
+    /// Whether the time matters at which the device's writes become visible to the host: there are views, or
+    /// checks that report reads that are too early.
     pub(super) publishes_late: bool,
 }
 
 impl Watcher {
-    /// Those that there are; `None` if there are none.
+    /// The observers of this process; `None` if there are none.
     pub(super) fn new(views: Option<Views>) -> Option<Box<Self>> {
         let checks = checks::get();
         let publishes_late = views.is_some() || checks.is_some_and(Checks::is_portable);
@@ -26,7 +26,7 @@ impl Watcher {
             .then(|| Box::new(Self { views, checks, publishes_late }))
     }
 
-    /// An allocation begins. `is_new`: nothing but the driver knows its content.
+    /// Notes a new allocation. `is_new`: only the driver knows its content.
     #[cold]
     pub(super) fn enter(&self, allocation: &Allocation, is_new: bool) {
         if let Some(views) = &self.views {
@@ -38,7 +38,7 @@ impl Watcher {
                 ze_memory_type_t::ZE_MEMORY_TYPE_HOST => Kind::Host,
                 _ => Kind::Shared,
             };
-            // The host writes to its own memory whenever it likes.
+            // The host may write to its own memory at any time.
             let undefined = is_new && kind == Kind::Device;
             let base = allocation.mapping.va();
             checks.guard(base, allocation.size, &kind, self.number());
@@ -46,12 +46,12 @@ impl Watcher {
         }
     }
 
-    /// A number by which checks know the address space.
+    /// The number by which checks identify the address space.
     fn number(&self) -> usize {
         (&raw const *self).addr()
     }
 
-    /// It ends.
+    /// Notes the end of an allocation.
     #[cold]
     pub(super) fn leave(&self, base: u64) {
         if let Some(views) = &self.views {
@@ -72,7 +72,7 @@ impl Drop for Watcher {
 }
 
 impl Vm {
-    /// Whether something is to be done where what the device wrote becomes visible to the host.
+    /// Whether there is work to do when the device's writes become visible to the host.
     #[inline]
     pub fn publishes_late(&self) -> bool {
         self.watcher.as_ref().is_some_and(|watcher| watcher.publishes_late)

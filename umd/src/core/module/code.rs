@@ -123,7 +123,7 @@ impl Piece {
         mapping.bind(0, mapping.size(), bind_flag::READ | bind_flag::EXECUTE)?;
         let is_debugged = settings::get().debug && vm.backend().sees_process();
         if is_debugged {
-            // SAFETY: the mapping has just been bound, whole pages of it, and goes with the code.
+            // SAFETY: the mapping has just been bound, it consists of whole pages, and only unmapping follows.
             unsafe { debugger::make_writable_by_debugger(mapping.va(), mapping.size()) };
         }
         let entry = mapping.va() + u64::from(made.entry);
