@@ -10,13 +10,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_engine::MAX_FILES;
 use tally_engine::mailbox::{Mailbox, MailboxMap, Order, fence_arguments};
 use tally_uapi::firmware::op;
 
 use crate::links::Links;
+use crate::patience::Patience;
 
 mod ear;
 mod gate;
@@ -120,27 +121,27 @@ impl Engine {
         progress.allowed.push(fence_arguments(self.sequence));
         progress.made = 0;
         link.mailbox.to_engine.give(self.sequence, order);
-        let begun = Instant::now();
-        let (mut made, mut until) = (0, begun + self.reset_time + STEP_TIME);
+        let mut made = 0;
+        let mut order_time = Patience::new(self.reset_time + ORDER_TIME);
+        let mut step_time = Patience::new(self.reset_time + STEP_TIME);
         loop {
             if progress.made == progress.allowed.len() {
                 break;
             }
             if progress.made != made {
                 made = progress.made;
-                let last = begun + self.reset_time + ORDER_TIME;
-                until = last.min(Instant::now() + self.reset_time + STEP_TIME);
+                step_time = Patience::new(self.reset_time + STEP_TIME);
             }
             if progress.ended {
                 return Err(Ended);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let step = order_time.step().min(step_time.step());
+            if step.is_zero() {
                 drop(progress);
                 self.end();
                 return Err(Ended);
             }
-            let waited = link.changed.wait_timeout(progress, left);
+            let waited = link.changed.wait_timeout(progress, step);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         // No call is allowed between orders.

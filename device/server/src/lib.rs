@@ -29,6 +29,7 @@ pub mod identity;
 mod lane;
 mod links;
 pub mod machine;
+mod patience;
 pub mod pci;
 mod ranges;
 mod registers;

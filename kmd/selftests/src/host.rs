@@ -184,11 +184,12 @@ pub fn node_of(number: u32) -> std::path::PathBuf {
         let names = std::fs::read_dir(&folder).ok()?.flatten().map(|entry| entry.file_name());
         names.into_iter().find(|name| name.to_string_lossy().starts_with("renderD"))
     };
-    let mut path = std::path::PathBuf::new();
-    // The node is registered after its parent.
+    let mut path = None;
+    // The node is registered after its parent, and devtmpfs follows later.
     eventually(|| {
-        path = std::path::Path::new("/dev/dri").join(node().unwrap_or_default());
-        node().is_some() && path.exists()
+        let found = node().map(|name| std::path::Path::new("/dev/dri").join(name));
+        path = found.filter(|path| path.exists());
+        path.is_some()
     });
-    path
+    path.expect("its path")
 }

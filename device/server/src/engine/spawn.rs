@@ -2,7 +2,7 @@
 //! Starts engine processes.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use tally_engine::{VA_END, VA_END_RANDOM};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket;
+
+use crate::patience::Patience;
 
 /// The program of the engine process.
 static PROGRAM: &[u8] = include_bytes!(env!("TALLY_ENGINE"));
@@ -121,7 +123,7 @@ fn prepare(parent: u32) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
         if libc::getppid() as u32 != parent {
-            return Err(io::ErrorKind::BrokenPipe.into());
+            return Err(ErrorKind::BrokenPipe.into());
         }
     }
     Ok(())
@@ -136,10 +138,21 @@ fn meet(
     time: Duration,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
     let process = super::link::open_process(child.id())?;
-    socket.set_read_timeout(Some(time))?;
     socket.send_with_fds(&[&b"m"[..]], fds).map_err(io::Error::from)?;
-    let mut byte = [0u8; 1];
-    let (bytes, reports) = socket.recv_with_fd(&mut byte).map_err(io::Error::from)?;
+    let (mut byte, mut patience) = ([0u8; 1], Patience::new(time));
+    let (bytes, reports) = loop {
+        let step = patience.step();
+        if step.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(step))?;
+        match socket.recv_with_fd(&mut byte).map_err(io::Error::from) {
+            // signal(7): a call with a time limit is also interrupted when the process is stopped and goes on, or
+            // when the machine wakes.
+            Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            other => break other?,
+        }
+    };
     match reports {
         Some(reports) if bytes == 1 => Ok((process, reports.into())),
         _ => Err(io::Error::other("the engine process has not started")),

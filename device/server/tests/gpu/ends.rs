@@ -2,11 +2,12 @@
 //! Ends: resets with work in flight, engine processes that die or are stopped,
 //! and the device that ends with its VMM.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tally_uapi::fault::FaultKind;
-use tally_uapi::firmware::{MAX_VMS, answer_status, op};
+use tally_uapi::firmware::{Command, MAX_VMS, answer_status, op};
 use tally_uapi::ioctl::queue_state;
 use tally_uapi::regs::{self, status};
 
@@ -73,18 +74,41 @@ fn all_vms_at_once() {
     assert!(gpu.engines().is_empty());
 }
 
+/// A stopped process that goes on has its system calls with time limits interrupted (signal(7)). Engine processes
+/// start nevertheless.
+#[test]
+fn pauses_do_not_end_the_start_of_a_vm() {
+    let gpu = Gpu::new();
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::SeqCst) {
+                gpu.signal(libc::SIGSTOP);
+                eventually("a stop", || gpu.is_stopped());
+                gpu.signal(libc::SIGCONT);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        for _ in 0..60 {
+            let create = [WINDOW, 4096, 0, 0, 0, 0];
+            let [create, destroy] = [(op::VM_CREATE, create), (op::VM_DESTROY, [0; 6])]
+                .map(|(opcode, args)| Command { opcode, vm: 1, args, ..Command::default() });
+            let answers = [create, destroy].map(|command| gpu.admin(&command).status);
+            end.fetch_or(answers != [answer_status::OK; 2], Ordering::SeqCst);
+        }
+        let failed = end.swap(true, Ordering::SeqCst);
+        assert!(!failed, "a VM was not created or not destroyed");
+    });
+}
+
 /// A reset does not wait for commands that are under way.
 #[test]
 fn a_reset_cuts_commands_short() {
     let gpu = Gpu::new();
     let vm = Vm::new(&gpu, 1);
     let (queue, _cell) = run_endless(&vm);
-    let destroy = tally_uapi::firmware::Command {
-        opcode: op::QUEUE_DESTROY,
-        vm: 1,
-        queue: queue.id,
-        ..Default::default()
-    };
+    let destroy =
+        Command { opcode: op::QUEUE_DESTROY, vm: 1, queue: queue.id, ..Default::default() };
     gpu.submit(&destroy);
     gpu.reset();
     assert!(gpu.engines().is_empty());
@@ -101,7 +125,7 @@ fn a_vm_has_one_command_at_a_time() {
     let stopped = gpu.engines();
     Vm::new(&gpu, 2);
     send(stopped[0], libc::SIGSTOP);
-    let unmap = |vm| tally_uapi::firmware::Command {
+    let unmap = |vm| Command {
         opcode: op::VM_UNMAP,
         vm,
         args: [WINDOW, 4096, 0, 0, 0, 0],
@@ -155,7 +179,7 @@ fn a_stopped_engine_is_ended() {
     let buffer = vm.buffer(4, RW);
     let queue = vm.queue();
     send(stopped[0], libc::SIGSTOP);
-    let unmap = tally_uapi::firmware::Command {
+    let unmap = Command {
         opcode: op::VM_UNMAP,
         vm: 1,
         args: [buffer.va, 4096, 0, 0, 0, 0],
