@@ -6,7 +6,7 @@
 //! several may arrive (Braun and others, "Simple and efficient construction of static single assignment
 //! form", 2013).
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::known::{Known, ask_scalars};
 use super::names::{Kind, Names, Node, Nodes};
@@ -43,17 +43,17 @@ pub(super) struct Builder {
     pub(super) loc: Loc,
     var_types: Vec<TypeId>,
     /// The value of each variable at the end of each block that writes it.
-    written: HashMap<(BlockId, Var), Operand>,
+    written: FxHashMap<(BlockId, Var), Operand>,
     /// The values of variables at the start of blocks that read them before writing them.
-    entering: HashMap<(BlockId, Var), ValueId>,
+    entering: FxHashMap<(BlockId, Var), ValueId>,
     /// Vectors that repeat a value, by block.
-    splats: HashMap<(BlockId, Operand), Operand>,
+    splats: FxHashMap<(BlockId, Operand), Operand>,
     /// Scalars that are known to describe masks.
-    pub(super) known: HashMap<ValueId, Known>,
+    pub(super) known: FxHashMap<ValueId, Known>,
     /// The operations that defined vectors, if a component may be computed by itself.
-    pub(super) made: HashMap<ValueId, Op>,
+    pub(super) made: FxHashMap<ValueId, Op>,
     /// The block of each load, and the number of writes before it.
-    pub(super) loaded: HashMap<ValueId, (BlockId, u32)>,
+    pub(super) loaded: FxHashMap<ValueId, (BlockId, u32)>,
     /// The number of operations so far that may have written to memory.
     pub(super) writes: u32,
     /// Items of a vector.
@@ -72,12 +72,12 @@ impl Builder {
             block,
             loc,
             var_types: Vec::new(),
-            written: HashMap::new(),
-            entering: HashMap::new(),
-            splats: HashMap::new(),
-            known: HashMap::new(),
-            made: HashMap::new(),
-            loaded: HashMap::new(),
+            written: FxHashMap::default(),
+            entering: FxHashMap::default(),
+            splats: FxHashMap::default(),
+            known: FxHashMap::default(),
+            made: FxHashMap::default(),
+            loaded: FxHashMap::default(),
             writes: 0,
             lanes,
         }
@@ -276,7 +276,8 @@ impl Builder {
     /// A [`Refusal`] if that would take too much time and memory.
     pub(super) fn finish(mut self) -> Result<(Module, Function), Refusal> {
         let predecessors = self.function.predecessors();
-        let mut arms: HashMap<ValueId, (BlockId, Var)> = HashMap::new();
+        let before = only_predecessors(&self.function, &predecessors);
+        let mut arms: FxHashMap<ValueId, (BlockId, Var)> = FxHashMap::default();
         let too_much = || Refusal::new("too many values over too many branches");
         let mut names = Names::default();
         let mut nodes: Vec<(ValueId, Node)> = self.unions();
@@ -299,20 +300,14 @@ impl Builder {
                 names.set(value, undef);
                 continue;
             }
+            if let Some(from) = before[block.index()] {
+                let operand = self.leaving(from, var, &before, &mut work);
+                names.set(value, operand);
+                continue;
+            }
             let mut incoming = Vec::with_capacity(from.len());
-            for &before in from {
-                let operand = match self.written.get(&(before, var)) {
-                    Some(&operand) => operand,
-                    None => {
-                        let known = self.entering.contains_key(&(before, var));
-                        let entering = self.enter(before, var);
-                        if !known {
-                            work.push((before, var, entering));
-                        }
-                        Operand::Value(entering)
-                    }
-                };
-                incoming.push((before, operand));
+            for &from in from {
+                incoming.push((from, self.leaving(from, var, &before, &mut work)));
             }
             nodes.push((value, Node::phi(incoming)));
         }
@@ -327,7 +322,7 @@ impl Builder {
         }
         settle(&mut nodes, &mut names, &self.module)?;
         ask_scalars(&mut self.function, &self.known, &mut names);
-        let mut placed: HashMap<BlockId, Vec<Inst>> = HashMap::new();
+        let mut placed: FxHashMap<BlockId, Vec<Inst>> = FxHashMap::default();
         for (value, incoming) in nodes.into_phis() {
             let (block, _) = arms[&value];
             placed.entry(block).or_default().push(Inst {
@@ -352,6 +347,32 @@ impl Builder {
 }
 
 impl Builder {
+    /// The value of a variable at the end of a block. Blocks with only one predecessor that neither read nor
+    /// write it are passed over: most are such, and a value of each would be the cost of widening.
+    fn leaving(
+        &mut self,
+        mut block: BlockId,
+        var: Var,
+        before: &[Option<BlockId>],
+        work: &mut Vec<(BlockId, Var, ValueId)>,
+    ) -> Operand {
+        loop {
+            if let Some(&operand) = self.written.get(&(block, var)) {
+                return operand;
+            }
+            if let Some(&value) = self.entering.get(&(block, var)) {
+                return Operand::Value(value);
+            }
+            match before[block.index()] {
+                Some(only) => block = only,
+                None => break,
+            }
+        }
+        let entering = self.enter(block, var);
+        work.push((block, var, entering));
+        Operand::Value(entering)
+    }
+
     /// Unions of masks: they are not needed where no item is pending.
     fn unions(&self) -> Vec<(ValueId, Node)> {
         let insts = self.function.blocks.iter().flat_map(|(_, block)| &block.insts);
@@ -375,8 +396,23 @@ fn kind(module: &Module, operand: Operand) -> Kind {
     }
 }
 
-/// Keeps only blocks that can be reached, in the order in which they are run.
-fn renumber(function: &mut Function) {
+/// The predecessor of each block that has only one. Chains of them end: from the entry no block is reached
+/// that is in a circle of such.
+fn only_predecessors(function: &Function, predecessors: &[Vec<BlockId>]) -> Vec<Option<BlockId>> {
+    let mut only: Vec<_> = reached(function)
+        .into_iter()
+        .zip(predecessors)
+        .map(|(reached, all)| match all[..] {
+            [one] if reached => Some(one),
+            _ => None,
+        })
+        .collect();
+    only[ENTRY.index()] = None;
+    only
+}
+
+/// Whether each block can be reached.
+fn reached(function: &Function) -> Vec<bool> {
     let mut reached = vec![false; function.blocks.len()];
     let mut work = vec![ENTRY];
     reached[ENTRY.index()] = true;
@@ -387,9 +423,15 @@ fn renumber(function: &mut Function) {
             }
         }
     }
+    reached
+}
+
+/// Keeps only blocks that can be reached, in the order in which they are run.
+fn renumber(function: &mut Function) {
+    let reached = reached(function);
     let order = order::nest(function).order;
     let kept: Vec<BlockId> = order.into_iter().filter(|block| reached[block.index()]).collect();
-    let numbers: HashMap<BlockId, BlockId> =
+    let numbers: FxHashMap<BlockId, BlockId> =
         kept.iter().enumerate().map(|(n, &block)| (block, BlockId::from_index(n))).collect();
     let mut blocks = Arena::default();
     for block in kept {
@@ -405,4 +447,48 @@ fn renumber(function: &mut Function) {
         blocks.push(block);
     }
     function.blocks = blocks;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A variable that many blocks neither read nor write has no value of its own in each of them, in a circle of
+    /// blocks that cannot be reached neither.
+    #[test]
+    fn blocks_that_do_not_use_a_variable_are_passed_over() {
+        let mut module = Module::default();
+        let int = module.types.int(32);
+        let function = Function {
+            name: String::new(),
+            params: Vec::new(),
+            return_type: int,
+            values: Arena::default(),
+            variables: Vec::new(),
+            blocks: Arena::default(),
+            exported: false,
+            loc: Loc::default(),
+        };
+        let mut builder = Builder::new(module, function, 4);
+        let var = builder.var(int);
+        let seven = builder.int(int, 7);
+        builder.write(var, seven);
+        for _ in 0..1000 {
+            let next = builder.new_block();
+            builder.end(Terminator::Branch(next));
+            builder.switch_to(next);
+        }
+        let last = builder.block;
+        let read = builder.read(var);
+        builder.end(Terminator::Return(Some(read)));
+        let circle = builder.new_block();
+        builder.switch_to(circle);
+        builder.read(var);
+        builder.end(Terminator::Branch(circle));
+
+        let (_, function) = builder.finish().expect("it is small");
+        assert_eq!(function.blocks[last].terminator, Terminator::Return(Some(seven)));
+        assert!(function.values.len() < 10, "{} values", function.values.len());
+        assert_eq!(function.blocks.len(), 1001);
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scalars that describe masks.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::names::Names;
 use crate::ir::{Function, Op, Operand, UnaryOp, ValueId};
@@ -19,10 +19,10 @@ pub(super) struct Known {
 /// their operands.
 pub(super) fn ask_scalars(
     function: &mut Function,
-    known: &HashMap<ValueId, Known>,
+    known: &FxHashMap<ValueId, Known>,
     names: &mut Names,
 ) {
-    let mut negated: HashMap<ValueId, Operand> = HashMap::new();
+    let mut negated: FxHashMap<ValueId, Operand> = FxHashMap::default();
     for inst in function.blocks.iter().flat_map(|(_, block)| &block.insts) {
         if let (Some(result), &Op::Unary(UnaryOp::Not, a)) = (inst.result, &inst.op) {
             negated.insert(result, names.find(a));
