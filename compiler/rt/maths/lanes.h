@@ -311,14 +311,16 @@ static inline F32 lookup32(const float table[16], U32 index) {
 }
 
 // Defines the function `name` as `near` where `inside` holds, both in terms of x (and of y, or the
-// place of the second result). The far functions compute the rest, one number at a time.
+// place of the second result). The far functions compute the rest, one number at a time. LLVM takes those for
+// functions of their arguments alone, so that it moves calls with the same arguments out of loops.
 #define FAR(name) __tally_far_##name##_f64
+#define CONST __attribute__((const))
 #if LANES == 1
 #define DEFINE(F, name, suffix, inside, near)                                                                \
-  double FAR(name)(double);                                                                                  \
+  CONST double FAR(name)(double);                                                                            \
   F __tally_##name##_##suffix(F x) { return (inside) ? near : (F)FAR(name)((double)x); }
 #define DEFINE_OF_TWO(F, name, suffix, inside, near)                                                         \
-  double FAR(name)(double, double);                                                                          \
+  CONST double FAR(name)(double, double);                                                                    \
   F __tally_##name##_##suffix(F x, F y) { return (inside) ? near : (F)FAR(name)((double)x, (double)y); }
 #define DEFINE_WITH_SECOND(F, name, suffix, inside, near)                                                    \
   double FAR(name)(double, double *);                                                                        \
@@ -330,7 +332,7 @@ static inline F32 lookup32(const float table[16], U32 index) {
     return (F)result;                                                                                        \
   }
 #define DEFINE_WITH_INT(F, name, suffix, inside, near)                                                       \
-  double FAR(name)(double, int32_t);                                                                         \
+  CONST double FAR(name)(double, int32_t);                                                                   \
   F __tally_##name##_##suffix(F x, int32_t n) { return (inside) ? near : (F)FAR(name)((double)x, n); }
 #define FUNCTION64(name, inside, near) DEFINE(double, name, f64, inside, near)
 #define FUNCTION32(name, inside, near) DEFINE(float, name, f32, inside, near)
@@ -343,7 +345,7 @@ static inline F32 lookup32(const float table[16], U32 index) {
 #else
 #define RARE static __attribute__((noinline, cold))
 #define DEFINE(F, M, type, name, suffix, inside, near)                                                       \
-  double FAR(name)(double);                                                                                  \
+  CONST double FAR(name)(double);                                                                            \
   RARE F name##_##suffix##_of_far(F x, F result, M is_inside) {                                              \
     for (int i = 0; i < LANES; i++)                                                                          \
       if (!is_inside[i])                                                                                     \
@@ -358,7 +360,7 @@ static inline F32 lookup32(const float table[16], U32 index) {
     return result;                                                                                           \
   }
 #define DEFINE_OF_TWO(F, M, type, name, suffix, inside, near)                                                \
-  double FAR(name)(double, double);                                                                          \
+  CONST double FAR(name)(double, double);                                                                    \
   RARE F name##_##suffix##_of_far(F x, F y, F result, M is_inside) {                                         \
     for (int i = 0; i < LANES; i++)                                                                          \
       if (!is_inside[i])                                                                                     \
@@ -392,7 +394,7 @@ static inline F32 lookup32(const float table[16], U32 index) {
     return result;                                                                                           \
   }
 #define DEFINE_WITH_INT(F, M, type, name, suffix, inside, near)                                              \
-  double FAR(name)(double, int32_t);                                                                         \
+  CONST double FAR(name)(double, int32_t);                                                                   \
   RARE F name##_##suffix##_of_far(F x, I32 n, F result, M is_inside) {                                       \
     for (int i = 0; i < LANES; i++)                                                                          \
       if (!is_inside[i])                                                                                     \

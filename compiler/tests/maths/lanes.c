@@ -68,6 +68,9 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
   ONE(cosh, type, suffix, V)                                                                                 \
   ONE(cospi, type, suffix, V)                                                                                \
   ONE(erf, type, suffix, V)                                                                                  \
+  ONE(erfc, type, suffix, V)                                                                                 \
+  ONE(lgamma, type, suffix, V)                                                                               \
+  ONE(tgamma, type, suffix, V)                                                                               \
   ONE(exp, type, suffix, V)                                                                                  \
   ONE(exp2, type, suffix, V)                                                                                 \
   ONE(exp10, type, suffix, V)                                                                                \
@@ -85,7 +88,9 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
   ONE(tanpi, type, suffix, V)                                                                                \
   TWO(atan2, type, suffix, V)                                                                                \
   TWO(atan2pi, type, suffix, V)                                                                              \
+  TWO(fmod, type, suffix, V)                                                                                 \
   TWO(hypot, type, suffix, V)                                                                                \
+  TWO(remainder, type, suffix, V)                                                                            \
   TWO(pow, type, suffix, V)                                                                                  \
   TWO(powr, type, suffix, V)                                                                                 \
   WITH_INT(pown, type, suffix, V)                                                                            \

@@ -2,10 +2,10 @@
 // Error and gamma functions: erfc, lgamma, lgamma_r, tgamma.
 //
 // Intervals and coefficients of the error functions and of lgamma are those of FreeBSD's msun
-// (s_erf.c, e_lgamma_r.c, 1993 by Sun Microsystems); those of tgamma are a Lanczos approximation
-// with 13 terms and g = 6.0246..., from the Boost libraries (lanczos.hpp). Floats use the functions
+// (s_erf.c, e_lgamma_r.c, 1993 by Sun Microsystems); those of tgamma are in gamma.h. Floats use the functions
 // on doubles.
 
+#include "../gamma.h"
 #include "exact.h"
 
 double __tally_far_log_f64(double x);
@@ -209,19 +209,6 @@ double __tally_far_lgamma_f64(double x) {
   int32_t sign;
   return __tally_far_lgamma_r_f64(x, &sign);
 }
-
-// Half a unit less than the Lanczos parameter g.
-#define LANCZOS_SHIFT 5.524680040776729583740234375
-static const double LANCZOS_NUM[] = {
-    0x1.5ea5143c1a49ep34, 0x1.3fc7075f54c57p35, 0x1.0a132818ab61ap35, 0x1.0b0b522e8261ap34,
-    0x1.67fc1b3a5a1e8p32, 0x1.57418f5d3f33fp30, 0x1.dab0c7bb95f2ap27, 0x1.df876f95dcc98p24,
-    0x1.5f1e95080f44cp21, 0x1.6b6421f8787ebp17, 0x1.f87ac0858d804p12, 0x1.a5a607bbc3b52p7,
-    0x1.40d931ff62705p1,
-};
-static const double LANCZOS_DEN[] = {
-    0x0p0, 0x1.308a8p25, 0x1.cbd698p26, 0x1.1fda6bp27, 0x1.918717p26, 0x1.5eeb69p25,
-    0x1.97171ep23, 0x1.41f7bp21, 0x1.5d0bcp18, 0x1.fe78p14, 0x1.e14p10, 0x1.08p6, 0x1p0,
-};
 
 // The ratio of the two polynomials; from 8 on by the inverse, whose powers do not overflow.
 static inline double lanczos(double x) {
