@@ -16,6 +16,7 @@
 mod blocks;
 mod copies;
 mod cost;
+mod globals;
 mod identities;
 pub mod multiples;
 mod registers;
@@ -25,6 +26,8 @@ mod slots;
 mod units;
 mod unroll;
 pub mod unused;
+
+pub use globals::has_private_globals;
 
 use crate::ir::{Function, Kernel, Module};
 use crate::regions::inline;
@@ -91,11 +94,13 @@ pub fn is_skipped(name: &str) -> bool {
     skipped.split(',').any(|skipped| skipped == name)
 }
 
-/// A kernel's part of its module, and the kernel with all calls inlined, before any pass. `None` if it
-/// would weigh more than `limit`.
+/// A kernel's part of its module, and the kernel with all calls inlined, before any pass, with its own copy of
+/// the private variables of module scope. `None` if it would weigh more than `limit`.
 pub fn inlined(module: &Module, kernel: &Kernel, limit: usize) -> Option<(Module, Function)> {
     let called = kernel.facts.functions.iter().copied().filter(|&id| id != kernel.function);
     let mut function = inline::inline(module, kernel.function, &called.collect(), limit)?;
     blocks::remove_unreachable(&mut function);
-    Some((module.part_of(kernel), function))
+    let mut part = module.part_of(kernel);
+    globals::run(&mut part, &mut function, kernel.facts.watch.is_some());
+    Some((part, function))
 }

@@ -36,19 +36,21 @@ mod layout;
 mod memory;
 mod names;
 mod ops;
+mod parts;
 mod refusal;
 mod runs;
 mod shape;
 mod text;
 mod transpose;
 mod turns;
+mod whole;
 
 use crate::ir::arena::Id;
 use crate::ir::{Function, FunctionId, Kernel, Loc, Module, Type};
 use crate::optimise;
 use crate::regions::stop_scope;
 use build::Builder;
-use emit::Widener;
+use emit::{Widener, is_long};
 use flow::Flow;
 pub use layout::lay_out;
 pub use refusal::Refusal;
@@ -209,7 +211,12 @@ fn widen_for(
         },
         _ => Rows::Whole,
     };
-    let way = Way::new(module, &source, rows, &steps)?;
+    let mut way = Way::new(module, &source, rows, &steps)?;
+    // Copies of code are no more to wait for.
+    let (long, waits) = (is_long(&source), waits_for_itself(module, &source, &way));
+    if !together && whole::run(module, &mut source, &way) {
+        way = Way::new(module, &source, rows, &steps)?;
+    }
     let write = |module: Module, way: &Way, lanes: u32, rows: Rows| {
         let uneven = if rows == Rows::Any { "up to " } else { "" };
         let function = Function {
@@ -223,7 +230,7 @@ fn widen_for(
             loc: source.loc,
         };
         let out = Builder::new(module, function, lanes);
-        let mut widener = Widener::new(&source, &way.flow, &way.shapes, out, rows);
+        let mut widener = Widener::new(&source, &way.flow, &way.shapes, out, rows, long);
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;
@@ -238,7 +245,7 @@ fn widen_for(
     if twice
         && room
         && !together
-        && waits_for_itself(&module, &source, &way)
+        && waits
         && let Ok((both, function, _)) = write(module.clone(), &way, 2 * lanes, rows)
     {
         (module, double) = (both, Some(function));
@@ -350,8 +357,7 @@ fn check(module: &Module, kernel: &Kernel, source: &Function, lanes: u32) -> Res
     if source.variables.iter().map(|variable| variable.size).sum::<u64>() > MAX_PRIVATE_BYTES {
         return Err(Refusal::new("too much private memory"));
     }
-    let private = |id: &_| module.globals[*id].space == crate::ir::AddressSpace::Private;
-    if kernel.facts.globals.iter().any(private) {
+    if optimise::has_private_globals(module, source) {
         return Err(Refusal::new("private variables of module scope"));
     }
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);

@@ -247,6 +247,7 @@ impl Types<'_> {
                 Type::Vector(element, _) => rule(*element == self.of(*a)),
                 _ => None,
             },
+            Op::Whole(a) => rule(self.of(*a) == result && *self.ty(result) == Type::Bool),
             Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
             Op::LastTrue(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32)),
             Op::InLine(_, mask, _) => {

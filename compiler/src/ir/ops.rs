@@ -174,6 +174,8 @@ pub enum Op {
     /// reached it together. Of the offered type. A shuffle has an `i32` index.
     Collect(GroupOp, Scope, Option<Operand>),
 
+    /// Whether a `bool` is true for all items that run together with this one; before widening, its own.
+    Whole(Operand),
     /// The work-items of a vector that exist, a vector of `bool`: fewer at the end of an uneven row.
     Present,
     /// A value in every component of a vector.
@@ -300,6 +302,7 @@ macro_rules! visit_operands {
             | Op::Collect(_, _, Some(a))
             | Op::Splat(a)
             | Op::Any(a)
+            | Op::Whole(a)
             | Op::LastTrue(a)
             | Op::Prefetch(a)
             | Op::Shadow(a)

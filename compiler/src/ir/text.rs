@@ -301,6 +301,7 @@ impl FunctionText<'_> {
             }
             Op::Present => "present".into(),
             Op::Splat(a) => format!("splat {}", o(a)),
+            Op::Whole(a) => format!("whole {}", o(a)),
             Op::Any(a) => format!("any {}", o(a)),
             Op::LastTrue(a) => format!("last_true {}", o(a)),
             Op::Prefetch(p) => format!("prefetch {}", o(p)),

@@ -19,6 +19,10 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
         body.simple(inst, Op::Unary(op, a))?;
     } else if let Some(op) = binary_op(inst.op()) {
         let (a, b) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+        let (a, b) = match inst.op() {
+            Spv::BitwiseAnd => (body.masked(inst, a)?, body.masked(inst, b)?),
+            _ => (a, b),
+        };
         let b = if matches!(op, BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr) {
             let ty = body.type_of(a);
             body.resize_int(b, ty, false)
@@ -403,6 +407,19 @@ impl Body<'_, '_> {
             return self.int(ty, bits);
         }
         self.emit(ty, Op::Convert(op, a))
+    }
+
+    /// An operand of a bitwise AND. LLVM 22 writes the extension of a truncated number as an AND of a
+    /// type that the number does not have: then its low bits are meant.
+    fn masked(&mut self, inst: &Instruction<'_>, a: Operand) -> Result<Operand> {
+        let (from, to) = (self.type_of(a), self.result_type(inst)?);
+        let types = &self.b.module.types;
+        let int = |ty: TypeId| matches!(types[types.element(ty)], Type::Int(_));
+        let wider = int(from)
+            && int(to)
+            && types.lanes(from) == types.lanes(to)
+            && types.scalar_bits(from) > types.scalar_bits(to);
+        Ok(if wider { self.resize_int(a, to, false) } else { a })
     }
 
     /// A scalar in every component of `ty`.

@@ -11,7 +11,7 @@ use super::shape::{Rows, Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op, Operand,
-    PrivateVariable, Type, TypeId, Uses, ValueId,
+    PrivateVariable, Type, TypeId, UnaryOp, Uses, ValueId,
 };
 
 /// The place in the widened function of a value of the original.
@@ -72,7 +72,7 @@ const LONG: usize = 96;
 const OF_FUNCTION: usize = 32;
 
 /// Whether a vector takes that many, without counting the iterations of loops.
-fn is_long(function: &Function) -> bool {
+pub(super) fn is_long(function: &Function) -> bool {
     let cost = |inst: &Inst| if matches!(inst.op, Op::Math(..)) { OF_FUNCTION } else { 1 };
     let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
     insts.map(cost).sum::<usize>() >= LONG
@@ -85,6 +85,7 @@ impl<'f> Widener<'f> {
         shapes: &'f Shapes,
         out: Builder,
         rows: Rows,
+        long: bool,
     ) -> Self {
         let values = from.values.len();
         let blocks = from.blocks.len();
@@ -105,7 +106,7 @@ impl<'f> Widener<'f> {
             labels: Vec::new(),
             bodies: Vec::new(),
             offered: None,
-            long: is_long(from),
+            long,
             uses: OnceCell::new(),
             remarks: Vec::new(),
         }
@@ -399,6 +400,14 @@ impl<'f> Widener<'f> {
             return Ok(());
         };
         let ty = self.from.values[result].ty;
+        if let Op::Whole(condition) = inst.op {
+            let holds = self.vector(condition)?;
+            let fails = self.not(holds);
+            let fails = self.and(self.mask, fails);
+            let any = self.out.value(Op::Any(fails), ty);
+            let whole = self.out.value(Op::Unary(UnaryOp::Not, any), ty);
+            return self.set_one(result, whole);
+        }
         match self.shapes.of(result) {
             Shape::Uniform => {
                 let op = self.renamed(&inst.op);

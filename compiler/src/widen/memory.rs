@@ -214,8 +214,9 @@ impl Widener<'_> {
     fn is_vector(&self, leaves: &[Leaf], size: u64) -> bool {
         let Some(first) = leaves.first() else { return false };
         let each = self.out.module.types.size(first.ty);
-        let few = leaves.len() == 1 || (self.mask.is_none() && leaves.len() <= 4);
-        few && each * leaves.len() as u64 == size && leaves.iter().all(|leaf| leaf.ty == first.ty)
+        leaves.len() <= 4
+            && each * leaves.len() as u64 == size
+            && leaves.iter().all(|leaf| leaf.ty == first.ty)
     }
 
     fn load_line(
@@ -227,21 +228,17 @@ impl Widener<'_> {
     ) -> Vec<Operand> {
         let leaf = leaves[0].ty;
         let vector = self.out.vector_of(leaf);
-        if let Some(mask) = self.mask.filter(|_| !readable) {
-            return vec![self.out.value(Op::MaskedLoad(first, mask, access), vector)];
-        }
-        if leaves.len() == 1 {
-            return vec![self.out.value(Op::Load(first, access), vector)];
-        }
-        let n = leaves.len() as u32;
-        let lanes = self.out.lanes;
+        let (n, lanes) = (leaves.len() as u32, self.out.lanes);
         let long = self.out.vector(leaf, n * lanes);
-        let all = self.out.value(Op::Load(first, access), long);
-        let part = |this: &mut Self, k: u32| {
-            let pick = (0..lanes).map(|lane| Some(lane * n + k)).collect();
-            this.out.value(Op::Shuffle(all, all, pick), vector)
+        let op = match self.mask.filter(|_| !readable) {
+            Some(mask) => Op::MaskedLoad(first, self.mask_of_parts(mask, n), access),
+            None => Op::Load(first, access),
         };
-        (0..n).map(|k| part(self, k)).collect()
+        let all = self.out.value(op, long);
+        if n == 1 {
+            return vec![all];
+        }
+        self.parts_of_line(all, vector, n)
     }
 
     fn gather(
@@ -317,40 +314,17 @@ impl Widener<'_> {
         own: bool,
     ) {
         let leaf = leaves[0].ty;
-        let vector = self.out.vector_of(leaf);
-        let mut value = values[0];
-        match self.mask {
-            Some(mask) if own => {
-                let old = self.out.value(Op::Load(first, access), vector);
-                value = self.out.value(Op::Select(mask, value, old), vector);
-            }
-            Some(mask) => {
+        let (n, lanes) = (leaves.len() as u32, self.out.lanes);
+        let mut value = self.line_of_parts(values, leaf);
+        if let Some(mask) = self.mask {
+            let mask = self.mask_of_parts(mask, n);
+            if !own {
                 let op = Op::MaskedStore(first, value, mask, access);
                 return self.out.effect(op, Default::default());
             }
-            None => {}
-        }
-        let (n, lanes) = (leaves.len() as u32, self.out.lanes);
-        // Two parts at a time: shuffles take two vectors.
-        let mut parts: Vec<Operand> = values.to_vec();
-        if n > 1 {
-            let mut count = lanes;
-            while parts.len() > 1 {
-                count *= 2;
-                let ty = self.out.vector(leaf, count);
-                let half = count / 2;
-                let pick: Vec<Option<u32>> = (0..count)
-                    .map(|i| Some(if i % 2 == 0 { i / 2 } else { half + i / 2 }))
-                    .collect();
-                let pairs = parts.len() / 2;
-                parts = (0..pairs)
-                    .map(|i| {
-                        let op = Op::Shuffle(parts[i], parts[i + pairs], pick.clone());
-                        self.out.value(op, ty)
-                    })
-                    .collect();
-            }
-            value = parts[0];
+            let long = self.out.vector(leaf, n * lanes);
+            let old = self.out.value(Op::Load(first, access), long);
+            value = self.out.value(Op::Select(mask, value, old), long);
         }
         self.out.effect(Op::Store(first, value, access), Default::default());
     }

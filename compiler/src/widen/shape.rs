@@ -492,6 +492,7 @@ impl Shapes {
         match &inst.op {
             Op::Phi(incoming) => return self.of_phi(flow, block, incoming),
             Op::WorkItem(query, dimension) => return Some(of_query(*query, *dimension)),
+            Op::Whole(_) => return Some(Shape::Uniform),
             Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
             | Op::Printf(..)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arithmetic of all widths, conversions and vectors, compared with Rust's own.
 
-use crate::harness::{Grid, buffer, value};
+use crate::diff::{Input, interpreted, same};
+use crate::harness::clang::Assembly;
+use crate::harness::{Grid, buffer, module, value};
 use crate::kernels::each;
 
 /// Pairs of interesting integers, cut to each width.
@@ -430,4 +432,28 @@ fn vectors(a: &[i32], pick: i32) -> Vec<i32> {
     out.push(a[3]);
     out.push((a[0] > pick && a[1] < pick).into());
     out
+}
+
+/// LLVM 22 extends a truncated number by an AND of a type that the number does not have.
+#[test]
+fn a_mask_of_a_wider_integer_takes_its_low_bits() {
+    let assembly = Assembly {
+        declarations: "%some = OpConstant %i64 0x1234567fedcba98
+            %mask = OpConstant %i32 65535",
+        parameters: &[("x", "p")],
+        body: "%wide = OpIMul %i64 %i %some
+            %low = OpBitwiseAnd %i32 %wide %mask
+            %other = OpBitwiseAnd %i32 %mask %wide
+            %both = OpIAdd %i32 %low %other
+            %at = OpInBoundsPtrAccessChain %p %x %i
+            OpStore %at %both Aligned 4",
+        ..Assembly::default()
+    };
+    let module = module(&assembly.module());
+    same(&module, "k", Grid::line(40, 20), &[Input::bytes(vec![0; 160])], "");
+    let want = |i: u64| 2 * (i.wrapping_mul(0x0123_4567_fedc_ba98) as u32 & 0xffff);
+    let run = (Grid::line(40, 20), vec![Input::bytes(vec![0; 160])]);
+    let got = interpreted(&module, "k", &run).unwrap();
+    let want: Vec<u8> = (0..40).flat_map(|i| want(i).to_le_bytes()).collect();
+    assert_eq!(got[0], want);
 }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Code of its own for vectors whose items are all in range, and values of several parts that only some
+//! items read or write.
+
+use tally_compiler::ir::{BlockId, Op};
+use tally_compiler::widen;
+
+use crate::diff::{Input, same, same_in_all};
+use crate::harness::Grid;
+use crate::widen::{int, ints, wide};
+
+/// Sizes below, at, and above whole vectors, and none.
+const SIZES: [i32; 5] = [0, 5, 32, 61, 200];
+
+/// Tests in all their forms, around rows and values of several parts.
+#[test]
+fn ranges_end_anywhere() {
+    let module = wide(
+        "kernel void inside(global int4 *out, global const int4 *in, int n) {
+           int i = get_global_id(0);
+           if (i < n) { int4 x = in[i]; out[i] = x.wzyx + x * 3; } }
+         kernel void leaves(global int4 *out, global const int4 *in, int n) {
+           int i = get_global_id(0);
+           if (i >= n) return;
+           int4 x = in[i];
+           for (int k = 0; k < (x.x & 3); k++) x += k;
+           out[i] = x; }
+         kernel void otherwise(global int2 *out, global const int2 *in, int n) {
+           int i = get_global_id(0);
+           int2 x = 7;
+           if (i < n) x = in[i] + 1; else x += i;
+           out[i + 100] = x; }
+         kernel void rows(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), sum = 0;
+           if (!(n <= i)) {
+             for (int k = 0; k < 8; k++) sum = sum * 5 + in[i * 4 + k];
+             out[i] = sum;
+           } }
+         kernel void between(global int4 *out, global const int4 *in, int n) {
+           int i = get_global_id(0);
+           if (i > 2 && i + 1 < n) out[i] = in[i - 1] + in[i + 1] * 3; }
+         kernel void one_of(global int4 *out, global const int4 *in, int n) {
+           int i = get_global_id(0);
+           if (i < 3 || i >= n - 1) { out[i] = -1; return; }
+           out[i] = in[i - 3] * 2 + in[i + 1]; }
+         kernel void twice(global int4 *out, global const int4 *in, int n) {
+           int i = get_global_id(0);
+           int4 x = 0;
+           if (i < n) { x = in[i]; if (i < n - 20) x += in[i + 20]; }
+           out[i] = x; }",
+    );
+    let buffer = |by: i32| ints(240 * 4, move |i| i * by % 1009 - 400);
+    let run = |n: i32| (Grid::line(97, 48), vec![buffer(31), buffer(37), int(n)]);
+    for name in ["inside", "leaves", "otherwise", "rows", "between", "one_of", "twice"] {
+        same_in_all(&module, name, &SIZES.map(run));
+    }
+}
+
+/// In two dimensions, with the tests one after the other.
+#[test]
+fn edges_of_planes_are_left_out() {
+    let module = wide(
+        "kernel void inner(global int2 *out, global const int2 *in, int w, int h) {
+           int x = get_global_id(0), y = get_global_id(1);
+           if (x > 0 && x < w - 1 && y > 0 && y < h - 1) {
+             int i = y * 40 + x;
+             out[i] = in[i - 1] + in[i + 1] + in[i - 40] - in[i + 40];
+           } }",
+    );
+    let buffer = |by: i32| ints(40 * 10 * 2, move |i| i * by % 1009 - 400);
+    let grid = Grid { offset: [0; 3], global: [40, 9, 1], group: [20, 3, 1] };
+    let run = |(w, h)| (grid, vec![buffer(31), buffer(37), int(w), int(h)]);
+    same_in_all(&module, "inner", &[(40, 5), (33, 9), (2, 9), (17, 1)].map(run));
+}
+
+/// Conditions that are no ranges: values of two and four parts of each size are read and written for the
+/// items of a mask.
+#[test]
+fn values_of_several_parts_under_masks() {
+    for ty in ["char", "short", "int", "long", "float", "double"] {
+        for parts in [2, 4] {
+            let module = wide(&format!(
+                "kernel void some(global {ty}{parts} *out, global const {ty}{parts} *in,
+                                  global const int *which) {{
+                   int i = get_global_id(0);
+                   {ty}{parts} x = 1;
+                   if (which[i] & 1) x += in[i];
+                   if (which[i] & 2) out[i + 1] = x;
+                   else if (which[i] & 4) out[i + 1].s1 = in[i + 3].s0; }}"
+            ));
+            let bytes = |by: usize| (0..110 * 32).map(|i| (i / 8 * by % 64) as u8).collect();
+            let which = ints(100, |i| (i * 2_654_435) >> 9);
+            let args = [Input::bytes(bytes(3)), Input::bytes(bytes(5)), which];
+            same(&module, "some", Grid::line(100, 50), &args, &format!("{ty}{parts}"));
+        }
+    }
+}
+
+/// The vectors in range run without gathers.
+#[test]
+fn whole_vectors_have_code_of_their_own() {
+    let module = wide(
+        "kernel void rows(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), sum = 0;
+           if (i < n) { for (int k = 0; k < 8; k++) sum = sum * 3 + in[i * 8 + k]; out[i] = sum; } }",
+    );
+    let widened = widen::widen(&module, &module.kernels[0], 16).unwrap();
+    let function = &widened.module.functions[widened.function];
+    let gathers = |id: BlockId| {
+        let insts = function.blocks[id].insts.iter();
+        insts.filter(|inst| matches!(inst.op, Op::Gather(..))).count()
+    };
+    let stores = function.blocks.ids().filter(|&id| {
+        let insts = &function.blocks[id].insts;
+        gathers(id) == 0 && insts.iter().any(|inst| matches!(inst.op, Op::Store(..)))
+    });
+    assert_eq!(stores.count(), 1, "{}", widened.module.function_text(widened.function));
+}
