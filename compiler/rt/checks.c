@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "states.h"
+
 struct Launch {
   uint64_t global_offset[3];
   uint64_t global_size[3];
@@ -19,16 +21,7 @@ struct Context {
   uint32_t group[3];
 };
 
-struct Watch {
-  uint64_t mask;
-  unsigned char *shadow;
-  uint64_t start;
-  struct Ring *ring;
-  uint64_t *counts;
-  uint64_t *seen;
-};
-
-enum { CAPACITY = 1024, OUTSIDE = 64, KEPT = 8, ACCESSIBLE = 0x80, UNDEFINED = 0x80, DEFINED = 0xff };
+enum { CAPACITY = 1024, OUTSIDE = 64, KEPT = 8 };
 // Places that are told of those that a kernel reaches, and the words that remember them.
 enum { REACHED = 256, SEEN = 1024 };
 
@@ -174,14 +167,6 @@ static inline void report(const struct Place *place, uint32_t items, uint32_t si
     define(place, size, address_of(addresses, (uint32_t)__builtin_ctz(left)));
 }
 
-static inline uint64_t at_most(const struct Watch *watch, uint64_t address, uint64_t size) {
-  uint64_t offset = address - watch->start;
-  if (offset > watch->mask)
-    return 0;
-  uint64_t left = watch->mask - offset + 1;
-  return size < left ? size : left;
-}
-
 // The number of accessible bytes, of `size` from an address on, up to the first one that may not be
 // accessed. 0 if the bytes have no states: the reporting code detects that.
 uint64_t __tally_accessible(const struct Watch *watch, uint64_t address, uint64_t size) {
@@ -204,6 +189,44 @@ void __tally_copy_states(const struct Watch *watch, uint64_t to, uint64_t from, 
   uint64_t count = at_most(watch, to, size), known = at_most(watch, from, count);
   __builtin_memmove(states, watch->shadow + (from & watch->mask), known);
   __builtin_memset(states + known, DEFINED, count - known);
+}
+
+// The same from states of private memory, to them, and between such.
+void __tally_put_states(const struct Watch *watch, uint64_t to, const unsigned char *from, uint64_t size) {
+  __builtin_memmove(watch->shadow + (to & watch->mask), from, at_most(watch, to, size));
+}
+
+void __tally_get_states(const struct Watch *watch, unsigned char *to, uint64_t from, uint64_t size) {
+  uint64_t known = at_most(watch, from, size);
+  __builtin_memmove(to, watch->shadow + (from & watch->mask), known);
+  __builtin_memset(to + known, DEFINED, size - known);
+}
+
+void __tally_move_states(const struct Watch *watch, unsigned char *to, const unsigned char *from,
+                         uint64_t size) {
+  (void)watch;
+  __builtin_memmove(to, from, size);
+}
+
+// The first byte of the strings among printf's arguments that may not be read or that nothing has written,
+// up to each one's end; 0 if there is none. The form of the arguments is in protocol/src/printf.rs.
+uint64_t __tally_strings(const struct Watch *watch, const unsigned char *args, uint32_t size) {
+  enum { KIND_STRING = 4, HEADER = 8 };
+  for (uint32_t at = 0; at < size;) {
+    uint64_t header, text;
+    __builtin_memcpy(&header, args + at, HEADER);
+    __builtin_memcpy(&text, args + at + HEADER, sizeof text);
+    at += HEADER + (uint32_t)((header >> 32) + 7 & ~(uint64_t)7);
+    if ((header & 0xff) != KIND_STRING || text == 0)
+      continue;
+    for (; at_most(watch, text, 1) != 0; text++) {
+      if (watch->shadow[text & watch->mask] != DEFINED)
+        return text;
+      if (*(const unsigned char *)text == 0)
+        break;
+    }
+  }
+  return 0;
 }
 
 // Marks bytes as not written: a group's local memory when the group begins.

@@ -14,10 +14,11 @@
 //!                                   %5: f32 = load %8 align 4
 //! ```
 //!
-//! - **memory**: the bytes of an access are accessible. Private variables have no states; the offset in
-//!   the variable is compared with its size.
+//! - **memory**: the bytes of an access are accessible. In a private variable the offset is compared with
+//!   the variable's size.
 //! - **init**: what is read was written. Where a value is only moved, its states move along, to a place in
-//!   memory or to an operation that depends on the value ([`follow`]).
+//!   memory or to an operation that depends on the value ([`follow`]). Private variables have states
+//!   of their own ([`private`]).
 //!
 //! - **portable**: some places are told without running ([`portable`]); an access through a pointer that the
 //!   kernel has read tells where it goes.
@@ -27,6 +28,7 @@
 
 mod follow;
 mod portable;
+mod private;
 mod rewrite;
 mod roots;
 mod sites;
@@ -41,9 +43,6 @@ use crate::optimise::{self, Pass};
 /// The maximum weight of a kernel with all calls inlined; larger ones are not checked.
 const MAX_WEIGHT: usize = 1 << 18;
 
-/// The passes that run before, since they turn private variables into values that need no check.
-const BEFORE: [Pass; 3] = [Pass::Copies, Pass::Registers, Pass::Simplify];
-
 /// A kernel that checks its accesses.
 pub struct Instrumented {
     /// The kernel's part of its module, and the kernel, which calls no function. `None`: it checks nothing
@@ -56,7 +55,10 @@ pub struct Instrumented {
 /// Makes a kernel check its accesses. `None` if it is too large.
 pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<Instrumented> {
     let (mut part, mut function) = optimise::inlined(module, kernel, MAX_WEIGHT)?;
-    for pass in BEFORE {
+    // Private variables become values that need no check. With init those that may be read before
+    // they are written stay variables.
+    let registers = if checks.init { Pass::WrittenRegisters } else { Pass::Registers };
+    for pass in [Pass::Copies, registers, Pass::Simplify] {
         pass.run(&mut part, &mut function);
     }
     let mut table = Table::new(sites::Names::new(module, kernel));

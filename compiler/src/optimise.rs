@@ -39,6 +39,8 @@ pub enum Pass {
     Copies,
     /// Turns private variables into values.
     Registers,
+    /// The same for those that are written before they are read.
+    WrittenRegisters,
     /// Folds constants and removes redundant computations.
     Simplify,
     /// Unrolls loops that index private arrays and constant tables.
@@ -64,7 +66,7 @@ impl Pass {
     pub fn name(self) -> &'static str {
         match self {
             Pass::Copies => "copies",
-            Pass::Registers => "registers",
+            Pass::Registers | Pass::WrittenRegisters => "registers",
             Pass::Simplify => "simplify",
             Pass::Unroll => "unroll",
             Pass::Unused => "unused",
@@ -76,6 +78,7 @@ impl Pass {
         match self {
             Pass::Copies => copies::run(module, function),
             Pass::Registers => registers::run(module, function),
+            Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),
             Pass::Unroll => unroll::run(module, function),
             Pass::Unused => unused::run(function),

@@ -211,3 +211,53 @@ WRONG(read_behind_the_end)
     release(in);
     release(out);
 }
+
+WRONG(bins_without_a_start)
+{
+    int n = 64, *in = shared_memory(n * sizeof(int)), *out = shared_memory(8 * sizeof(int));
+
+    for (int i = 0; i < n; i++)
+        in[i] = i;
+    launch(synchronous, "bins_without_a_start", LINE(1, 1), ARG(in), ARG(out), ARG(n)); //! launched
+    release(in);
+    release(out);
+}
+
+WRONG(window_not_filled)
+{
+    int n = 16;
+    float *in = shared_memory(64 * 16 * sizeof(float)), *out = shared_memory(64 * sizeof(float));
+
+    memset(in, 0, 64 * 16 * sizeof(float));
+    launch(synchronous, "window_not_filled", LINE(1, 64), ARG(in), ARG(out), ARG(n)); //! launched
+    release(in);
+    release(out);
+}
+
+WRONG(private_structure)
+{
+    int which = 22, *out = shared_memory(64 * sizeof(int));
+
+    launch(synchronous, "private_structure", LINE(1, 64), ARG(out), ARG(which)); //! launched
+    release(out);
+}
+
+WRONG(left_out_on_a_way)
+{
+    int n = 60, *a = shared_memory(64 * sizeof(int));
+
+    launch(synchronous, "left_out_on_a_way", LINE(1, 64), ARG(a), ARG(n)); //! launched
+    release(a);
+}
+
+WRONG(prints_what_was_never_written)
+{
+    int zero = 0, *a = device_memory(sizeof(int)); //! made
+
+#ifdef MENDED
+    must(zeCommandListAppendMemoryFill(synchronous, a, &zero, sizeof(zero), sizeof(zero), NULL, 0, NULL));
+#endif
+    (void)zero;
+    launch(synchronous, "prints_what_was_never_written", LINE(1, 1), ARG(a)); //! launched
+    release(a);
+}

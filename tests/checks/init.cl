@@ -158,3 +158,69 @@ kernel void double_it(global int *a)
 {
     a[0] *= 2;
 }
+
+kernel void bins_without_a_start(global const int *in, global int *out, int n)
+{
+    int bins[8];
+#ifdef MENDED
+    for (int k = 0; k < 8; k++)
+        bins[k] = 0;
+#endif
+    for (int k = 0; k < n; k++)
+        bins[in[k] & 7]++; //! uninitialised-read
+    for (int k = 0; k < 8; k++)
+        out[8 * get_global_id(0) + k] = bins[k];
+}
+
+kernel void window_not_filled(global const float *in, global float *out, int n)
+{
+    int i = get_global_id(0);
+    float window[16];
+    int kept = 0;
+    for (int k = 0; k < 16; k++)
+        if (in[16 * i + k] > TWIN(0.0f, -1.0f))
+            window[kept++] = in[16 * i + k];
+    float sum = 0;
+    for (int k = 0; k < n; k++)
+        sum += window[k]; //! uninitialised-read
+    out[i] = sum;
+}
+
+struct state {
+    int steps;
+    int last[24];
+};
+
+static void start(struct state *state, int i)
+{
+    state->steps = i;
+    for (int k = 0; k < TWIN(20, 24); k++)
+        state->last[k] = k;
+}
+
+__attribute__((noinline)) static int step(const struct state *state, int k)
+{
+    return state->last[k] + state->steps; //! private_structure: uninitialised-read
+}
+
+kernel void private_structure(global int *out, int which)
+{
+    int i = get_global_id(0);
+    struct state state;
+    start(&state, i);
+    out[i] = step(&state, which);
+}
+
+__attribute__((optnone, noinline)) kernel void left_out_on_a_way(global int *a, int n)
+{
+    int i = get_global_id(0);
+    int value;
+    if (i < TWIN(n, 64))
+        value = i;
+    a[i] = value * 2; //! left_out_on_a_way: uninitialised-read
+}
+
+kernel void prints_what_was_never_written(global const int *a)
+{
+    printf("%d\n", a[0]); //! uninitialised-read
+}

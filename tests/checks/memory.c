@@ -407,3 +407,21 @@ WRONG(through_a_native_binary)
     free(bytes);
     release(a);
 }
+
+WRONG(prints_without_an_end)
+{
+    char *text = shared_memory(16); //! made
+
+    memset(text, 'a', 16);
+    text[15] = TWIN('a', 0);
+    launch(synchronous, "prints_without_an_end", LINE(1, 1), ARG(text)); //! launched
+    release(text);
+}
+
+WRONG(private_structure)
+{
+    int which = TWIN(13, 5), *out = shared_memory(64 * sizeof(int));
+
+    launch(synchronous, "private_structure", LINE(1, 64), ARG(out), ARG(which)); //! launched
+    release(out);
+}

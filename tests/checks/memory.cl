@@ -217,3 +217,29 @@ kernel void through_a_native_binary(global int *a, int n)
     int i = get_global_id(0);
     a[min(i, TWIN(n, n - 1))] = i; //! out-of-bounds
 }
+
+kernel void prints_without_an_end(global const char *text)
+{
+    if (get_global_id(0) == 0)
+        printf("%s\n", text); //! prints_without_an_end: out-of-bounds
+}
+
+struct window {
+    int items[6];
+    int count;
+};
+
+__attribute__((noinline)) static int last_of(const struct window *window, int which)
+{
+    return window->items[which]; //! private_structure: out-of-bounds
+}
+
+kernel void private_structure(global int *out, int which)
+{
+    struct window window[2];
+    int i = get_global_id(0);
+    for (int k = 0; k < 12; k++)
+        window[k / 6].items[k % 6] = i * k;
+    window[0].count = window[1].count = 6;
+    out[i] = last_of(&window[i & 1], which) + window[1 - (i & 1)].count;
+}

@@ -24,6 +24,9 @@ use std::thread;
 use serde_json::Value;
 use tally_tests::ze;
 
+#[path = "wrong_programs/examples.rs"]
+mod examples;
+
 /// The exit status of a program in which something was found.
 const FOUND: i32 = 99;
 /// The time in seconds after which a program counts as hung.
@@ -84,7 +87,12 @@ impl Programs {
         let source = source.with_extension("cl");
         if is_newer(&source, &kernels) {
             let mut spirv = Command::new(folder().join("../../scripts/spirv-lines"));
-            run(spirv.arg(&source).arg("-o").arg(&kernels).args(["-O1"]).args(define));
+            spirv.arg(&source).arg("-o").arg(&kernels).args(["-O1"]).args(define);
+            if name == "pointers" {
+                spirv.args(["-Xclang", "-cl-ext=+__cl_clang_function_pointers"]);
+                spirv.args(["-mllvm", "--spirv-ext=+SPV_INTEL_function_pointers"]);
+            }
+            run(&mut spirv);
         }
         Self { program, kernels }
     }
@@ -264,6 +272,16 @@ fn wrong_accesses_of_kernels_and_commands_are_told() {
 #[test]
 fn reads_of_what_nothing_has_written_are_told() {
     try_all("init", "memory,init");
+}
+
+#[test]
+fn wrong_accesses_to_images_are_told() {
+    try_all("images", "memory,init");
+}
+
+#[test]
+fn mistakes_in_functions_that_pointers_name_are_told() {
+    try_all("pointers", "memory,init");
 }
 
 #[test]

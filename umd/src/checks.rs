@@ -271,6 +271,14 @@ impl Checks {
         self.watched.set_epoch(self.history.epoch());
     }
 
+    /// The memory of an image's texels was freed.
+    pub fn image_freed(&self, base: u64) {
+        if let (Some(size), Some(shadow)) = (self.history.freed(base), &self.shadow) {
+            shadow.set(base, size, NO_MEMORY);
+        }
+        self.watched.set_epoch(self.history.epoch());
+    }
+
     /// Begins to watch a kernel's code. Code without `sites` checks nothing, and its writes are unknown, so all
     /// memory counts as written from then on.
     pub fn watch(&self, kernel: &str, sites: Option<&Sites>) -> Option<Arc<Watched>> {

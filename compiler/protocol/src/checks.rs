@@ -132,6 +132,24 @@ pub mod record {
     pub const GLOBAL_ID: usize = 10;
 }
 
+/// What the check of an access to an image finds: 0, no mistake; the address of a texel that nothing has
+/// written; or a word with the highest bit for a texel outside of the image.
+pub mod texel {
+    /// The coordinates of a texel outside of the image, 21 bits each.
+    pub fn outside(word: u64) -> [i64; 3] {
+        [0, 21, 42].map(|shift| (word >> shift << 43) as i64 >> 43)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn coordinates_have_signs() {
+            let word = 1 << 63 | 0x1f_ffff | 5 << 21 | 0x10_0000 << 42;
+            assert_eq!(super::outside(word), [-1, 5, -(1 << 20)]);
+        }
+    }
+}
+
 /// The places of a kernel that are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sites {
@@ -205,6 +223,17 @@ pub enum SiteKind {
     Exchanges,
     /// The kernel waits in a loop for what others write to global memory.
     Waits,
+    /// A private variable of `size` bytes is read where nothing has written it; the address is an offset.
+    ReadUnwritten {
+        /// Bytes of the variable.
+        size: u64,
+    },
+    /// A texel outside of an image is read; the address is [`texel::outside`].
+    ReadOutside,
+    /// The same for writing.
+    WriteOutside,
+    /// A texel is read that nothing has written.
+    ReadTexel,
 }
 
 /// A kind of memory.

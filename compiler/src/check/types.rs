@@ -237,6 +237,14 @@ impl Types<'_> {
                 self.scalar_int(*size)?;
                 rule(matches!(self.ty(result), Type::Int(64)))
             }
+            Op::Texels(_, args) => {
+                self.pointer(*args.first()?)?;
+                rule(matches!(self.ty(result), Type::Int(64)))
+            }
+            Op::Strings(args, _) => {
+                self.pointer(*args)?;
+                rule(matches!(self.ty(result), Type::Int(64)))
+            }
             Op::CheckWord(_) => rule(matches!(self.ty(result), Type::Int(64))),
             Op::Shadow(at) => {
                 rule(self.is_pointer(self.of(*at)) && self.is_pointer(result))?;

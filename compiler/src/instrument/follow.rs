@@ -41,7 +41,13 @@ pub(super) struct Followed {
 
 impl Followed {
     /// Finds the values to follow in a function.
-    pub(super) fn find(module: &Module, function: &Function, dominators: &Dominators) -> Self {
+    /// `has_states`: whether memory at an address has states.
+    pub(super) fn find(
+        module: &Module,
+        function: &Function,
+        dominators: &Dominators,
+        has_states: impl Fn(Operand) -> bool,
+    ) -> Self {
         let uses = Uses::of_function(function);
         let speculated = speculated(function, &uses, dominators);
         let mut values = HashSet::new();
@@ -50,8 +56,8 @@ impl Followed {
             for (index, inst) in block.insts.iter().enumerate() {
                 let Op::Load(at, _) = inst.op else { continue };
                 let Some(result) = inst.result else { continue };
-                let has_states = has_states(module, function, at);
-                if has_states && !used_at_once(module, function, &uses, &speculated, id, index) {
+                if has_states(at) && !used_at_once(module, function, &uses, &speculated, id, index)
+                {
                     values.insert(result);
                     work.push(result);
                 }
@@ -91,8 +97,8 @@ impl Followed {
     }
 }
 
-/// Whether memory at an address has states: private memory has none.
-pub(super) fn has_states(module: &Module, function: &Function, at: Operand) -> bool {
+/// Whether memory at an address has states in the shadow: private memory has none.
+pub(super) fn has_shadow(module: &Module, function: &Function, at: Operand) -> bool {
     !matches!(space_of(module, function, at), Some(AddressSpace::Private))
 }
 

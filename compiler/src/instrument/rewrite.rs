@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use tally_compiler_protocol::checks::{Checks, DEFINED, SiteKind, Sites, Space};
 
-use super::follow::{Followed, Use, has_states, space_of, use_of};
+use super::follow::{Followed, Use, has_shadow, space_of, use_of};
+use super::private::Private;
 use super::roots::Roots;
 use super::sites::{About, Table, space};
 use super::states::{Wanted, all, state_type};
@@ -15,7 +16,9 @@ use crate::ir::{
     Flags, Function, Inst, Kernel, Loc, Module, Op, Operand, Type, TypeId, UnaryOp, ValueId,
 };
 
+mod images;
 mod moves;
+mod private;
 mod variables;
 
 /// Inserts the checks of a kernel whose calls are all inlined.
@@ -27,12 +30,25 @@ pub(super) fn run(
     checks: Checks,
 ) -> Sites {
     let dominators = Dominators::of(function, &function.predecessors());
-    let followed =
-        if checks.init { Followed::find(module, function, &dominators) } else { Followed::none() };
     let source = function.clone();
+    let roots = Roots::new(&source);
+    let (private, followed) = match checks.init {
+        true => {
+            let private = Private::find(module, &source, &roots);
+            let has_states = |at| {
+                has_shadow(module, &source, at)
+                    || private.has_states(&roots.of(module, &source, at))
+            };
+            let followed = Followed::find(module, &source, &dominators, has_states);
+            (private, followed)
+        }
+        false => (Private::none(&source), Followed::none()),
+    };
     let mut rewriter = Rewriter {
         module,
-        roots: Roots::new(&source),
+        roots,
+        private,
+        beside: Vec::new(),
         source: &source,
         function,
         kernel,
@@ -48,6 +64,7 @@ pub(super) fn run(
         out: Vec::new(),
         loc: Loc::default(),
     };
+    rewriter.declare_states();
     rewriter.declare_phis();
     rewriter.walk(&dominators);
     rewriter.finish()
@@ -81,6 +98,9 @@ struct Rewriter<'a> {
     /// The function as it was.
     source: &'a Function,
     roots: Roots,
+    private: Private,
+    /// For each private variable, the one with the states of its bytes.
+    beside: Vec<Option<ValueId>>,
     function: &'a mut Function,
     kernel: &'a Kernel,
     checks: Checks,
@@ -170,6 +190,8 @@ impl Rewriter<'_> {
                     self.atomic(SiteKind::Read, *at, ty);
                 }
             }
+            Op::Image(op, args) => self.image(*op, args),
+            Op::Printf(_, args, bytes) => self.strings(*args, *bytes),
             Op::AtomicStore(at, value, ..) => {
                 let ty = self.type_of(*value);
                 self.aligned(*at, ty);
@@ -235,12 +257,18 @@ impl Rewriter<'_> {
         }
         let shadow = self.shadow(at);
         let mut state = self.make(Op::Load(shadow, plain(access)), states);
-        let site = self.site(SiteKind::Read, at, bytes);
+        let tracked = self.is_tracked(at);
+        let (site, told) = match tracked {
+            true => self.unwritten(at, bytes),
+            false => (self.site(SiteKind::Read, at, bytes), at),
+        };
         if !follows {
             // Without init all accessible memory counts as defined.
-            self.report(site, at, state, Wanted::Defined, beyond);
+            self.report(site, told, state, Wanted::Defined, beyond);
         } else if known.is_none() {
-            let mistake = if self.is_local(at) {
+            let mistake = if tracked {
+                beyond.unwrap_or_else(|| self.no())
+            } else if self.is_local(at) {
                 self.lacks(state, Wanted::Accessible)
             } else {
                 self.report(site, at, state, Wanted::Accessible, None)
@@ -251,7 +279,7 @@ impl Rewriter<'_> {
         }
         if follows {
             self.states.insert(result, state);
-            self.origins.insert(result, Origin { at, site });
+            self.origins.insert(result, Origin { at: told, site });
         }
         self.learn(at, Known { bytes, defined: wants_defined });
     }
@@ -259,8 +287,11 @@ impl Rewriter<'_> {
     fn store(&mut self, at: Operand, value: Operand, access: Access) {
         let ty = self.type_of(value);
         let bytes = self.accessed(ty);
-        self.bounds(at, bytes, true);
+        let beyond = self.bounds(at, bytes, true);
         if !self.has_states(at) {
+            if self.private.is_printed(&self.roots.of(self.module, self.source, at)) {
+                self.look_at(value);
+            }
             return;
         }
         let known = self.known.get(&at).filter(|known| known.bytes >= bytes).copied();
@@ -271,7 +302,12 @@ impl Rewriter<'_> {
         let states = state_type(self.module, ty);
         let shadow = self.shadow(at);
         let mut before = None;
-        if known.is_none() {
+        if self.is_tracked(at) {
+            if let Some(beyond) = beyond {
+                let states = self.make(Op::Load(shadow, plain(access)), states);
+                before = Some((states, beyond));
+            }
+        } else if known.is_none() {
             let states = self.make(Op::Load(shadow, plain(access)), states);
             let wanted = if self.checks.init { Wanted::Accessible } else { Wanted::Defined };
             let mistake = if self.is_local(at) {
@@ -298,7 +334,7 @@ impl Rewriter<'_> {
     fn atomic(&mut self, kind: SiteKind, at: Operand, ty: TypeId) {
         let bytes = self.accessed(ty);
         let beyond = self.bounds(at, bytes, kind != SiteKind::Read);
-        if has_states(self.module, self.source, at) {
+        if has_shadow(self.module, self.source, at) {
             self.aligned(at, ty);
         }
         if !self.has_states(at) {
@@ -315,6 +351,18 @@ impl Rewriter<'_> {
         let site = self.site(kind, at, bytes);
         self.report(site, at, state, Wanted::Defined, beyond);
         self.learn(at, Known { bytes, defined: self.checks.init });
+    }
+
+    /// Checks the strings that a printf reads.
+    fn strings(&mut self, args: Operand, bytes: u32) {
+        let (i64, bool) = (self.module.types.int(64), self.module.types.bool());
+        let bad = self.make(Op::Strings(args, bytes), i64);
+        let zero = Operand::Const(self.module.const_int(i64, 0));
+        let mistake = self.make(Op::Compare(CompareOp::Ne, bad, zero), bool);
+        let about =
+            About { kind: SiteKind::Read, size: 1, space: Space::Generic, object: String::new() };
+        let site = self.sites.add(self.module, self.loc, about);
+        self.note(site, 0, bad, mistake);
     }
 
     /// Checks that an atomic access is aligned to its size.
@@ -348,18 +396,23 @@ impl Rewriter<'_> {
         let read = self.range(from, size, constant, false);
         let written = self.range(to, size, constant, true);
         let Some(written) = written.filter(|_| self.checks.init) else { return };
+        let zero = Operand::Const(self.module.const_int(i64, 0));
+        let mut count = self.make(Op::Select(written, zero, size), i64);
         let pointer = self.module.types.pointer(AddressSpace::Global);
         let nowhere = Operand::Const(self.module.constant(pointer, ConstKind::Null));
-        let source = match read {
-            Some(mistake) => {
+        let source = match (read, self.states_beside(from)) {
+            (Some(mistake), Some(states)) => {
+                count = self.make(Op::Select(mistake, zero, count), i64);
+                states
+            }
+            (Some(mistake), None) => {
                 let from = self.make(Op::Convert(ConvertOp::PtrCast, from), pointer);
                 self.make(Op::Select(mistake, nowhere, from), pointer)
             }
-            None => nowhere,
+            (None, _) => nowhere,
         };
-        let zero = Operand::Const(self.module.const_int(i64, 0));
-        let count = self.make(Op::Select(written, zero, size), i64);
-        self.effect(Op::CopyStates(to, source, count));
+        let target = self.states_beside(to).unwrap_or(to);
+        self.effect(Op::CopyStates(target, source, count));
         self.learn(to, Known { bytes: 0, defined: false });
     }
 
@@ -377,9 +430,8 @@ impl Rewriter<'_> {
         if !self.has_states(at) {
             return None;
         }
-        if self.is_local(at) {
-            let no = || Operand::Const(self.module.const_int(bool, 0));
-            return Some(beyond.unwrap_or_else(no));
+        if self.is_local(at) || self.is_tracked(at) {
+            return Some(beyond.unwrap_or_else(|| self.no()));
         }
         let kind = if writes { SiteKind::Write } else { SiteKind::Read };
         let site = self.site(kind, at, constant.unwrap_or(0));
@@ -394,7 +446,13 @@ impl Rewriter<'_> {
     /// Whether memory at an address has states for these checks. Checks of bounds alone need none for
     /// local memory.
     fn has_states(&self, at: Operand) -> bool {
-        has_states(self.module, self.source, at) && (self.checks.init || !self.is_local(at))
+        let shadowed = has_shadow(self.module, self.source, at);
+        self.is_tracked(at) || shadowed && (self.checks.init || !self.is_local(at))
+    }
+
+    fn no(&mut self) -> Operand {
+        let bool = self.module.types.bool();
+        Operand::Const(self.module.const_int(bool, 0))
     }
 
     fn is_local(&self, at: Operand) -> bool {
@@ -438,7 +496,11 @@ impl Rewriter<'_> {
         self.effect(Op::Report { site, size, at, step: 0, mistake, items: None });
     }
 
+    /// The address of the states of bytes.
     fn shadow(&mut self, at: Operand) -> Operand {
+        if let Some(beside) = self.states_beside(at) {
+            return beside;
+        }
         let ty = self.module.types.pointer(AddressSpace::Global);
         self.make(Op::Shadow(at), ty)
     }

@@ -50,6 +50,15 @@ impl Roots {
         }
     }
 
+    /// The operation that computes an operand, if it is one.
+    pub(super) fn definition<'a>(&self, function: &'a Function, of: Operand) -> Option<&'a Op> {
+        let Operand::Value(value) = of else { return None };
+        match self.definitions.get(value.index()).copied()?? {
+            Definition::Inst(block, index) => Some(&function.blocks[block].insts[index].op),
+            _ => None,
+        }
+    }
+
     /// The origin of an address. `function` is the one that this was made for.
     pub(super) fn of(&self, module: &Module, function: &Function, mut at: Operand) -> Root {
         let mut root = Root { base: Base::Other, offset: 0, terms: Vec::new() };
@@ -101,7 +110,10 @@ impl Base {
         match self {
             Self::Variable(index) => {
                 let name = &function.values[function.variables[index].address].name;
-                named("private variable", name.as_deref().unwrap_or(""))
+                match name.as_deref() {
+                    None | Some("") => "a private variable".to_owned(),
+                    Some(name) => format!("private variable '{name}'"),
+                }
             }
             Self::Global(id) => named("variable", &module.globals[id].name),
             Self::Parameter(index) => {

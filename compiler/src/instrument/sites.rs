@@ -84,7 +84,10 @@ impl Table {
     /// The number of bytes at a site whose states are checked; 0 if none are.
     pub(super) fn size(&self, site: u32) -> u32 {
         let site = &self.sites.sites[site as usize];
-        if site.kind == SiteKind::Use { 0 } else { site.size }
+        match site.kind {
+            SiteKind::Use | SiteKind::ReadUnwritten { .. } => 0,
+            _ => site.size,
+        }
     }
 
     /// Says through which parameters the kernel writes.

@@ -425,6 +425,27 @@ impl Module {
         }
     }
 
+    /// The byte that a constant consists of, if all of its bytes in memory are the same, or padding.
+    pub fn repeated_byte(&self, id: ConstId) -> Option<u8> {
+        let constant = &self.constants[id];
+        match &constant.kind {
+            ConstKind::Null => Some(0),
+            ConstKind::Bits(bits) => {
+                let size = self.types.size(constant.ty).clamp(1, 8) as usize;
+                let bytes = bits.to_le_bytes();
+                bytes[..size].iter().all(|&byte| byte == bytes[0]).then_some(bytes[0])
+            }
+            ConstKind::Composite(parts) => {
+                let mut parts = parts.clone();
+                parts.dedup();
+                let byte = self.repeated_byte(*parts.first()?)?;
+                let same = |&part: &ConstId| self.repeated_byte(part) == Some(byte);
+                parts[1..].iter().all(same).then_some(byte)
+            }
+            ConstKind::Undef | ConstKind::Address(..) => None,
+        }
+    }
+
     /// The part of the module that a kernel needs: all ids stay valid, but the functions that the
     /// kernel does not reach are placeholders, and there are no kernels.
     pub fn part_of(&self, kernel: &Kernel) -> Module {

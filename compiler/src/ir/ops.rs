@@ -129,8 +129,17 @@ pub enum Op {
     /// The number of accessible bytes, 64 bits: of at most so many (second, 64 bits) from a pointer on,
     /// up to the first one that may not be accessed. 0 if the bytes have no states.
     Accessible(Operand, Operand),
+    /// Looks at the texels that [`Op::Image`] with these operands touches, without a write's texel: 64 bits,
+    /// 0 if there is no mistake ([`tally_compiler_protocol::checks::texel`]). Texels that are written count
+    /// as written from then on, and so do those that are told.
+    Texels(ImageOp, Vec<Operand>),
+    /// The address, 64 bits, of the first byte that [`Op::Printf`] would read of its strings and that it may
+    /// not read, or that nothing has written; 0 if there is none. The operands are the private pointer and
+    /// the size.
+    Strings(Operand, u32),
     /// Gives the bytes from a pointer on the states of the bytes at another one (second; null: they
-    /// become defined). The third operand is their number, of 64 bits.
+    /// become defined). The third operand is their number, of 64 bits. A private pointer refers to
+    /// states themselves, those of a private variable.
     CopyStates(Operand, Operand, Operand),
     /// Reports a mistake at one of a kernel's checked places, if there is one. Has no result.
     Report {
@@ -306,6 +315,7 @@ macro_rules! visit_operands {
             | Op::LastTrue(a)
             | Op::Prefetch(a)
             | Op::Shadow(a)
+            | Op::Strings(a, _)
             | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
@@ -350,7 +360,11 @@ macro_rules! visit_operands {
                     visit(items);
                 }
             }
-            Op::Math(_, args) | Op::Image(_, args) | Op::Construct(args) | Op::Call(_, args) => {
+            Op::Math(_, args)
+            | Op::Image(_, args)
+            | Op::Texels(_, args)
+            | Op::Construct(args)
+            | Op::Call(_, args) => {
                 args.$iter().for_each(visit);
             }
             Op::Address { base, terms, .. } => {

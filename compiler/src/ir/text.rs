@@ -275,6 +275,8 @@ impl FunctionText<'_> {
             }
             Op::Shadow(p) => format!("shadow {}", o(p)),
             Op::CheckWord(offset) => format!("check_word {offset}"),
+            Op::Texels(op, args) => format!("texels_{} {}", op.name(), self.operands(args)),
+            Op::Strings(args, bytes) => format!("strings {}, {bytes}", o(args)),
             Op::Accessible(p, size) => format!("accessible {}, {}", o(p), o(size)),
             Op::CopyStates(to, from, size) => {
                 format!("copy_states {}, {}, {}", o(to), o(from), o(size))

@@ -76,6 +76,8 @@ impl Body<'_, '_> {
             Op::Shadow(_)
             | Op::CheckWord(_)
             | Op::Accessible(..)
+            | Op::Texels(..)
+            | Op::Strings(..)
             | Op::CopyStates(..)
             | Op::Report { .. } => return self.checks(&inst.op, ty),
             op => return self.memory(op, ty),

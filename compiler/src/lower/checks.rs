@@ -6,7 +6,7 @@ use tally_compiler_protocol::checks::{hidden, watch};
 use super::body::Body;
 use super::context::ARGS;
 use super::unit::{LowerError, Unit};
-use crate::ir::{Op, Operand, TypeId};
+use crate::ir::{AddressSpace, ImageOp, Op, Operand, Type, TypeId};
 
 /// The function through which checks report: its fast path is inlined.
 const REPORT: &str = "tally.report";
@@ -30,6 +30,18 @@ impl Body<'_, '_> {
         ty: Option<TypeId>,
     ) -> Result<Option<String>, LowerError> {
         let watch = self.watch()?;
+        if let Op::Texels(op, args) = op {
+            let params = match op {
+                ImageOp::Fetch => "ptr, ptr, i64, i32, i32, i32",
+                ImageOp::Sample => "ptr, ptr, i64, float, float, float",
+                ImageOp::Write => "ptr, ptr, i32, i32, i32",
+            };
+            let function = format!("__tally_texels_{}", op.name());
+            self.unit.declare("i64", &function, params);
+            let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
+            let (block, args) = (watch.block, args.join(", "));
+            return Ok(Some(format!("call i64 @{function}(ptr {block}, {args})")));
+        }
         match *op {
             Op::Shadow(at) => {
                 let lanes = ty.map_or(1, |ty| self.unit.module.types.lanes(ty));
@@ -61,13 +73,27 @@ impl Body<'_, '_> {
                 let block = watch.block;
                 Ok(Some(format!("call i64 @__tally_accessible(ptr {block}, {at}, {size})")))
             }
-            Op::CopyStates(to, from, size) => {
-                let (to, from, size) = (self.typed(to), self.typed(from), self.typed(size));
-                self.unit.declare("void", "__tally_copy_states", "ptr, ptr, ptr, i64");
+            Op::Strings(args, bytes) => {
+                let args = self.typed(args);
+                self.unit.declare("i64", "__tally_strings", "ptr, ptr, i32");
                 let block = watch.block;
-                self.line(&format!(
-                    "call void @__tally_copy_states(ptr {block}, {to}, {from}, {size})"
-                ));
+                Ok(Some(format!("call i64 @__tally_strings(ptr {block}, {args}, i32 {bytes})")))
+            }
+            Op::CopyStates(to, from, size) => {
+                let private = |this: &Self, operand| {
+                    let ty = this.type_of(operand);
+                    this.unit.module.types[ty] == Type::Pointer(AddressSpace::Private)
+                };
+                let name = match (private(self, to), private(self, from)) {
+                    (false, false) => "__tally_copy_states",
+                    (false, true) => "__tally_put_states",
+                    (true, false) => "__tally_get_states",
+                    (true, true) => "__tally_move_states",
+                };
+                let (to, from, size) = (self.typed(to), self.typed(from), self.typed(size));
+                self.unit.declare("void", name, "ptr, ptr, ptr, i64");
+                let block = watch.block;
+                self.line(&format!("call void @{name}(ptr {block}, {to}, {from}, {size})"));
                 Ok(None)
             }
             Op::Report { site, size, at, step, mistake, items } => {

@@ -16,9 +16,13 @@ use super::places;
 use super::types::{constant, memory_type, value_type};
 use super::unit::{ITEM_PARAMS, LowerError, MAX_ALIGN, Unit, function_symbol};
 use crate::ir::{
-    Block, BlockId, Function, FunctionId, Inst, Op, Operand, Scope, Terminator, ValueId,
+    Block, BlockId, Function, FunctionId, Inst, Op, Operand, PrivateVariable, Scope, Terminator,
+    ValueId,
 };
 use crate::regions::{Barrier, Regions};
+
+/// The maximum size in bytes of an initial value that is stored as one value.
+const MAX_STORED: u64 = 256;
 
 /// Lowers a function that runs from start to end.
 pub(super) fn lower(
@@ -150,6 +154,12 @@ impl Body<'_, '_> {
         let write = |body: &mut Self| {
             for variable in &function.variables {
                 let Some(init) = variable.init else { continue };
+                if variable.size > MAX_STORED
+                    && let Some(byte) = body.unit.module.repeated_byte(init)
+                {
+                    body.set_bytes(variable, byte);
+                    continue;
+                }
                 let ty = memory_type(body.unit.module, variable.ty);
                 let value = body.constant(init, true);
                 let align = variable.align.clamp(1, MAX_ALIGN);
@@ -158,6 +168,16 @@ impl Body<'_, '_> {
             }
         };
         self.captured(write).1
+    }
+
+    /// Sets all bytes of a private variable.
+    fn set_bytes(&mut self, variable: &PrivateVariable, byte: u8) {
+        self.unit.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1");
+        let align = variable.align.clamp(1, MAX_ALIGN);
+        let (address, size) = (name(variable.address), variable.size);
+        self.line(&format!(
+            "call void @llvm.memset.p0.i64(ptr align {align} {address}, i8 {byte}, i64 {size}, i1 false)"
+        ));
     }
 
     /// Computes in the prelude the items' queries for their place, and the values in `cheap`.

@@ -27,10 +27,39 @@ const MAX_WORK: usize = 1 << 20;
 
 /// Replaces the variables of a function whose blocks can all be reached.
 pub(super) fn run(module: &mut Module, function: &mut Function) {
+    replace(module, function, &[]);
+}
+
+/// The same for variables that are written before they are read, on each way through the function.
+pub(super) fn run_for_written(module: &mut Module, function: &mut Function) {
+    let slots = Slots::find(module, function, MAX_WORK / function.blocks.len().max(1), &[]);
+    let unwritten = unwritten(module, function, &slots);
+    replace(module, function, &unwritten);
+}
+
+/// Whether a variable may be read before it is written, by index.
+fn unwritten(module: &Module, function: &Function, slots: &Slots) -> Vec<bool> {
+    let mut unwritten = vec![false; function.variables.len()];
+    let traffic = Traffic::new(module, function, slots);
+    let predecessors = function.predecessors();
+    let count = function.blocks.len();
+    let (mut live, mut written) = (vec![0; count], vec![0; count]);
+    for (slot, info) in slots.all.iter().enumerate() {
+        mark_live(&traffic, &predecessors, slot, &mut live, &mut written);
+        let at_entry = live[ENTRY.index()] == slot + 1;
+        let starts = function.variables[info.variable].init.is_some();
+        unwritten[info.variable] |= at_entry && !starts;
+    }
+    unwritten
+}
+
+/// Replaces all variables but those that are left out, by index.
+fn replace(module: &mut Module, function: &mut Function, left_out: &[bool]) {
     if function.variables.is_empty() {
         return;
     }
-    let slots = Slots::find(module, function, MAX_WORK / function.blocks.len().max(1));
+    let limit = MAX_WORK / function.blocks.len().max(1);
+    let slots = Slots::find(module, function, limit, left_out);
     if !slots.chosen.contains(&true) {
         return;
     }
@@ -83,17 +112,7 @@ fn place(
     let (mut live, mut placed, mut written) = (vec![0; count], vec![0; count], vec![0; count]);
     for (slot, info) in slots.all.iter().enumerate() {
         let mark = slot + 1;
-        traffic.writes[slot].iter().for_each(|block| written[block.index()] = mark);
-        let mut work = traffic.reads[slot].clone();
-        work.iter().for_each(|block| live[block.index()] = mark);
-        while let Some(block) = work.pop() {
-            for &before in &predecessors[block.index()] {
-                if written[before.index()] != mark && live[before.index()] != mark {
-                    live[before.index()] = mark;
-                    work.push(before);
-                }
-            }
-        }
+        mark_live(&traffic, predecessors, slot, &mut live, &mut written);
         let mut work = traffic.writes[slot].clone();
         while let Some(block) = work.pop() {
             for &join in &frontiers[block.index()] {
@@ -110,6 +129,29 @@ fn place(
         }
     }
     phis
+}
+
+/// Marks the blocks at whose start a slot's earlier value may still be read, and those that write it,
+/// with the slot's number from 1.
+fn mark_live(
+    traffic: &Traffic,
+    predecessors: &[Vec<BlockId>],
+    slot: usize,
+    live: &mut [usize],
+    written: &mut [usize],
+) {
+    let mark = slot + 1;
+    traffic.writes[slot].iter().for_each(|block| written[block.index()] = mark);
+    let mut work = traffic.reads[slot].clone();
+    work.iter().for_each(|block| live[block.index()] = mark);
+    while let Some(block) = work.pop() {
+        for &before in &predecessors[block.index()] {
+            if written[before.index()] != mark && live[before.index()] != mark {
+                live[before.index()] = mark;
+                work.push(before);
+            }
+        }
+    }
 }
 
 /// Traverses the blocks with the current values of the slots.

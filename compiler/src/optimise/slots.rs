@@ -47,8 +47,13 @@ struct Survey {
 }
 
 impl Slots {
-    /// Finds the slots, at most `limit` in all.
-    pub(super) fn find(module: &mut Module, function: &Function, limit: usize) -> Self {
+    /// Finds the slots, at most `limit` in all. Variables that are `left_out`, by index, have none.
+    pub(super) fn find(
+        module: &mut Module,
+        function: &Function,
+        limit: usize,
+        left_out: &[bool],
+    ) -> Self {
         let uses = Uses::of_function(function);
         let mut slots = Self::default();
         for (index, variable) in function.variables.iter().enumerate() {
@@ -65,7 +70,8 @@ impl Slots {
                 }
             }
             let divided = survey.as_ref().and_then(|survey| divide(module, &survey.accesses));
-            let chosen = divided.as_ref().is_some_and(|it| before + it.len() <= limit);
+            let left_out = left_out.get(index).is_some_and(|&it| it);
+            let chosen = !left_out && divided.as_ref().is_some_and(|it| before + it.len() <= limit);
             slots.chosen.push(chosen);
             if let (Some(survey), Some(divided), true) = (survey, divided, chosen) {
                 let own =

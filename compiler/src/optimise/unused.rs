@@ -51,6 +51,7 @@ fn removable(op: &Op) -> bool {
             | Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
             | Op::Printf(..)
+            | Op::Texels(..)
             | Op::Call(..)
             | Op::Collect(..)
     )

@@ -122,6 +122,7 @@ impl Builder {
             | Op::Printf(..)
             | Op::Call(..)
             | Op::Image(..)
+            | Op::Texels(..)
             | Op::Collect(..) => self.writes += 1,
             _ => {}
         }

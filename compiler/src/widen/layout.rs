@@ -64,7 +64,12 @@ pub fn lay_out(module: &mut Module, function: &mut Function, lanes: u32) -> Vec<
         addresses.extend(own.into_iter().map(|value| (value, unit)));
         variable.ty = ty;
         variable.align = variable.align.max((unit * u64::from(lanes)).min(MAX_ALIGN));
-        if let Some(init) = variable.init.take() {
+        if let Some(byte) = variable.init.and_then(|init| module.repeated_byte(init)) {
+            let bits = u64::from_le_bytes([byte; 8]) & (u64::MAX >> (64 - 8 * unit));
+            let part = module.const_int(element, bits);
+            let parts = vec![part; (variable.size / unit) as usize];
+            variable.init = Some(module.constant(ty, ConstKind::Composite(parts)));
+        } else if let Some(init) = variable.init.take() {
             let address = Operand::Value(variable.address);
             let access = Access { align: unit as u32, volatile: false, nontemporal: false };
             let op = Op::Store(address, Operand::Const(init), access);
@@ -98,7 +103,7 @@ fn survey(
     let mut distances = vec![variable.size as i64];
     // Indices with their scales, for which the same must hold.
     let mut scaled = Vec::new();
-    if let Some(init) = variable.init {
+    if let Some(init) = variable.init.filter(|&init| module.repeated_byte(init).is_none()) {
         accessed(module, module.constants[init].ty, &mut unit, &mut distances)?;
     }
     let mut next = 0;

@@ -54,7 +54,7 @@ impl Widener<'_> {
                 }
                 self.one_by_one(inst)?;
             }
-            Op::Image(_, operands)
+            Op::Image(_, operands) | Op::Texels(_, operands)
                 if operands.iter().all(|&operand| self.shape(operand) == Shape::Uniform) =>
             {
                 return Ok(false);
@@ -71,6 +71,8 @@ impl Widener<'_> {
             &Op::Report { site, size, at, mistake, .. } => self.report(site, size, at, mistake)?,
             Op::Load(..)
             | Op::Image(..)
+            | Op::Texels(..)
+            | Op::Strings(..)
             | Op::Store(..)
             | Op::AtomicLoad(..)
             | Op::AtomicStore(..)

@@ -496,6 +496,7 @@ impl Shapes {
             Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
             | Op::Printf(..)
+            | Op::Strings(..)
             | Op::Call(..) => {
                 return Some(Shape::Varying);
             }

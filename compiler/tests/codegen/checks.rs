@@ -119,6 +119,7 @@ impl World {
                 site.kind,
                 SiteKind::ReadVariable { .. }
                     | SiteKind::WriteVariable { .. }
+                    | SiteKind::ReadUnwritten { .. }
                     | SiteKind::ReadLocal
                     | SiteKind::WriteLocal
                     | SiteKind::Use
@@ -250,7 +251,7 @@ fn a_mistake_changes_no_states() {
     });
 }
 
-/// Private variables have no states: the offset in them is compared with their size.
+/// In private variables the offset is compared with the variable's size.
 #[test]
 fn private_arrays_are_checked() {
     let text = "kernel void k(global int *a, int far) {
@@ -271,6 +272,94 @@ fn private_arrays_are_checked() {
             for it in seen {
                 assert_eq!((it.kind, it.at, it.item[0], it.items), (kind, at, 5, 1), "{lanes}");
             }
+        }
+    });
+}
+
+/// An element that nothing has written is told where it is used, by the items that use it; elements that
+/// were written, in an order that only the running kernel knows, are not.
+#[test]
+fn unwritten_private_elements_are_told() {
+    let text = "kernel void k(global int *a, int few) {
+        int i = get_global_id(0);
+        int mine[8];
+        for (int j = 0; j < 8; j++)
+            if (j != few || i % 16 != 5) mine[(i + j) & 7] = j;
+        int sum = 0;
+        for (int j = 0; j < 8; j++) sum += mine[j ^ (i & 7)];
+        a[i] = sum;
+    }";
+    in_all_widths(text, ALL, |world, kernel, lanes| {
+        for (few, wrong) in [(9, 0), (3, 2)] {
+            world.set(4096, 4 * 32, UNDEFINED);
+            let args = vec![world.at(4096), value(few)];
+            kernel.run_checked(Grid::line(32, 32), args, 0, &world.words());
+            let seen = world.take(kernel);
+            let kind = SiteKind::ReadUnwritten { size: 32 };
+            assert_eq!(seen.iter().map(|it| it.items).sum::<u32>(), wrong, "{lanes}: {seen:?}");
+            for it in seen {
+                // Items 5 and 21: their element (5 + 3) & 7.
+                assert_eq!((it.kind, it.at, it.item[0] % 16), (kind, 0, 5), "{lanes}");
+            }
+        }
+    });
+}
+
+/// A variable that is written on some ways only is told on the others, before optimisation. (An optimising
+/// compiler has taken any value for it.)
+#[test]
+fn an_unwritten_private_variable_is_told() {
+    let text = "__attribute__((optnone, noinline))
+    kernel void k(global int *a, int n) {
+        int i = get_global_id(0), it;
+        if (i < n) it = i;
+        a[i] = it * 2;
+    }";
+    in_all_widths(text, ALL, |world, kernel, lanes| {
+        for (n, wrong) in [(32, 0), (30, 2)] {
+            world.set(4096, 4 * 32, UNDEFINED);
+            let args = vec![world.at(4096), value(n)];
+            kernel.run_checked(Grid::line(32, 32), args, 0, &world.words());
+            let seen = world.take(kernel);
+            let kind = SiteKind::ReadUnwritten { size: 4 };
+            assert_eq!(seen.iter().map(|it| it.items).sum::<u32>(), wrong, "{lanes}: {seen:?}");
+            assert!(seen.iter().all(|it| it.kind == kind && it.at == 0 && it.item[0] >= 30));
+        }
+    });
+}
+
+/// Padding, bits of one byte that are written one after another, and a structure of which a part is copied and
+/// never used are no mistakes in private memory either; the part that is used later is one.
+#[test]
+fn states_move_through_private_memory() {
+    let text = "struct odd { char a; int b; int c; int d[20]; };
+    kernel void k(global struct odd *to, global struct odd *from, global int *out, int n) {
+        int i = get_global_id(0);
+        struct odd mine[3];
+        mine[n] = from[i];
+        mine[n ^ 1] = mine[n];
+        to[i] = mine[n ^ 1];
+        uchar few[4];
+        few[i & 3] = (few[i & 3] & 0xf8) | (i & 7);
+        few[i & 3] = (few[i & 3] & 7) | (i << 3);
+        out[i] = to[i].a + to[i].b + few[i & 3];
+        out[i + 32] = to[i].c + to[i].d[19];
+    }";
+    in_all_widths(text, ALL, |world, kernel, lanes| {
+        let (n, size, to, from, out) = (32, 92, 4096, 16384, 32768);
+        for whole in [true, false] {
+            world.set(to, size * n, UNDEFINED);
+            world.set(from, size * n, DEFINED);
+            world.set(out, 8 * n, UNDEFINED);
+            for i in 0..n {
+                world.set(from + size * i + 1, 3, UNDEFINED);
+            }
+            world.set(from + 8, 4, if whole { DEFINED } else { UNDEFINED });
+            let args = vec![world.at(to), world.at(from), world.at(out), value(1)];
+            kernel.run_checked(Grid::line(n as u64, 32), args, 0, &world.words());
+            let seen = world.take(kernel);
+            assert_eq!(seen.len(), usize::from(!whole), "{lanes}: {seen:?}");
+            assert!(seen.iter().all(|it| it.at == to as u64 + 8 && it.item[0] == 0), "{seen:?}");
         }
     });
 }

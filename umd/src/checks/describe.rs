@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use tally_compiler_protocol::checks::{ACCESSIBLE, Site, SiteKind};
+use tally_compiler_protocol::checks::{ACCESSIBLE, Site, SiteKind, texel};
 
 use super::Checks;
 use super::history::{self, Found, Kind};
@@ -46,6 +46,14 @@ impl Checks {
             SiteKind::ReadVariable { size } | SiteKind::WriteVariable { size } => {
                 variable(record, site, size)
             }
+            SiteKind::ReadOutside | SiteKind::WriteOutside => outside(record, site),
+            SiteKind::ReadTexel => {
+                let (memory, place) = self.place(record.address, 1, record.epoch);
+                let memory = memory.map(|it| Memory { object: site.object.clone(), ..it });
+                let message = format!("reads a texel that nothing has written, {place}");
+                (Rule::UninitialisedRead, message, memory)
+            }
+            SiteKind::ReadUnwritten { size } => unwritten(record, site, size),
             SiteKind::ReadLocal | SiteKind::WriteLocal => local_argument(record, site),
         };
         let kernel = demangled(&record.watched.kernel);
@@ -197,6 +205,30 @@ fn variable(record: &Record, site: &Site, size: u64) -> (Rule, String, Option<Me
     (Rule::OutOfBounds, message, Some(memory))
 }
 
+/// A read of a private variable that nothing has written.
+fn unwritten(record: &Record, site: &Site, size: u64) -> (Rule, String, Option<Memory>) {
+    let object = if site.object.is_empty() { "a private variable" } else { &site.object };
+    let (address, bytes_read) = (record.address, u64::from(site.size));
+    let what = bytes(bytes_read);
+    let place = match bytes_read == size {
+        true => format!("reads {object} that nothing has written"),
+        false => format!("reads {what} that nothing has written, at offset {address} of {object}"),
+    };
+    let memory = Memory { address, size: bytes_read, object: object.to_owned(), allocation: None };
+    (Rule::UninitialisedRead, place, Some(memory))
+}
+
+/// An access to a texel outside of an image.
+fn outside(record: &Record, site: &Site) -> (Rule, String, Option<Memory>) {
+    let verb = if site.kind == SiteKind::WriteOutside { "writes" } else { "reads" };
+    let [x, y, z] = texel::outside(record.address);
+    let image = match site.object.as_str() {
+        "" => "an image".to_owned(),
+        object => format!("the image that is {object}"),
+    };
+    (Rule::OutOfBounds, format!("{verb} texel ({x}, {y}, {z}), outside of {image}"), None)
+}
+
 /// A mistake with an argument that is local memory.
 fn local_argument(record: &Record, site: &Site) -> (Rule, String, Option<Memory>) {
     let verb = if site.kind == SiteKind::WriteLocal { "writes" } else { "reads" };
@@ -222,6 +254,7 @@ pub(super) fn name(kind: &Kind) -> String {
         Kind::Device => "device memory".to_owned(),
         Kind::Host => "host memory".to_owned(),
         Kind::Shared => "shared memory".to_owned(),
+        Kind::Image => "image memory".to_owned(),
         Kind::Mapped => "mapped physical memory".to_owned(),
         Kind::Variable(name) => format!("the module's variable '{}'", demangled(name)),
     }

@@ -23,6 +23,8 @@ pub enum Kind {
     Host,
     /// Shared memory.
     Shared,
+    /// The texels of an image.
+    Image,
     /// Physical memory at reserved addresses.
     Mapped,
     /// A variable of a module, by its name.
@@ -142,7 +144,8 @@ impl History {
     /// The application's allocations that are not freed.
     pub fn left(&self) -> Vec<Allocation> {
         let state = self.lock();
-        state.live.values().filter(|it| !matches!(it.kind, Kind::Variable(_))).cloned().collect()
+        let of_objects = |kind: &Kind| matches!(kind, Kind::Variable(_) | Kind::Image);
+        state.live.values().filter(|it| !of_objects(&it.kind)).cloned().collect()
     }
 
     /// The count of allocations and frees.

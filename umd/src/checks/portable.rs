@@ -302,7 +302,7 @@ impl Checks {
             Kind::Device => Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE,
             Kind::Host => Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_HOST,
             Kind::Shared => Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED,
-            Kind::Mapped | Kind::Variable(_) => return true,
+            Kind::Mapped | Kind::Image | Kind::Variable(_) => return true,
         };
         reach.indirect.contains(flag)
             || reach.pointers.iter().any(|address| it.contains(*address))

@@ -305,7 +305,12 @@ impl Report {
         if let Some(item) = &self.item {
             let _ = writeln!(text, "  by {}", item.words());
         }
-        if let Some(memory) = &self.memory {
+        // Of a variable without an address of its own the message says all.
+        let is_told = |memory: &Memory| {
+            let object = memory.object.as_str();
+            memory.allocation.is_none() && !object.is_empty() && self.message.contains(object)
+        };
+        if let Some(memory) = self.memory.as_ref().filter(|memory| !is_told(memory)) {
             memory.write(&mut text);
         }
         if let Some(call) = &self.call {

@@ -14,6 +14,7 @@ use tally_ze::{
     ze_image_desc_t, ze_image_flags_t, ze_image_region_t, ze_image_type_t as Kind, ze_result_t,
 };
 
+use crate::checks;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::image::format::Format;
@@ -52,6 +53,14 @@ struct Texels {
     exportable: bool,
     /// The memory and its charge to the device's share, unless it is an allocation of the application.
     memory: Option<(Mapping, Charge)>,
+}
+
+impl Drop for Texels {
+    fn drop(&mut self) {
+        if let Some(checks) = checks::get().filter(|_| self.memory.is_some()) {
+            checks.image_freed(self.base);
+        }
+    }
 }
 
 /// The form of an image, apart from its memory.
@@ -442,6 +451,9 @@ impl Texels {
         let memory = context.vm().map_content(source, bytes)?;
         let [row_pitch, slice_pitch] = pitches;
         let (base, id) = (memory.va(), Vm::allocation_id());
+        if let Some(checks) = checks::get() {
+            checks.allocated(base, bytes, checks::Kind::Image, exportable);
+        }
         let memory = Some((memory, charge));
         Ok(Self { base, bytes, row_pitch, slice_pitch, id, exportable, memory })
     }

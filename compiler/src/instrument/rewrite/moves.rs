@@ -21,8 +21,13 @@ impl Rewriter<'_> {
                     None => self.mixed(inst, ty),
                 }
             }
-            &Op::Binary(kind @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                let (a_state, b_state) = (self.masked(kind, a, b), self.masked(kind, b, a));
+            Op::Binary(kind @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                let (kind, a, b) = (*kind, *a, *b);
+                let (mut a_state, mut b_state) = (self.masked(kind, a, b), self.masked(kind, b, a));
+                if kind == BinaryOp::Or {
+                    a_state = self.with_room(a, a_state);
+                    b_state = self.with_room(b, b_state);
+                }
                 self.make(Op::Binary(BinaryOp::And, a_state, b_state), ty)
             }
             &Op::Binary(BinaryOp::Xor, a, b) => {
@@ -97,6 +102,26 @@ impl Rewriter<'_> {
         let ty = self.type_of(state);
         let decided = self.int_in_all(ty, u64::from_le_bytes(bytes));
         self.make(Op::Binary(BinaryOp::Or, state, decided), ty)
+    }
+
+    /// The states of a value into which `or` inserts bits, as compilers write a bit-field: of a byte of
+    /// which a mask has kept some bits, the others are written now. States do not tell bits apart, so
+    /// the byte counts as written.
+    fn with_room(&mut self, value: Operand, state: Operand) -> Operand {
+        let Some(Op::Binary(BinaryOp::And, a, b)) = self.roots.definition(self.source, value)
+        else {
+            return state;
+        };
+        let constant = |operand: &Operand| match operand {
+            Operand::Const(id) => self.module.const_bits(*id),
+            Operand::Value(_) => None,
+        };
+        let Some(mask) = constant(b).or_else(|| constant(a)) else { return state };
+        let bytes =
+            mask.to_le_bytes().map(|byte| if matches!(byte, 0 | 0xff) { 0 } else { DEFINED });
+        let ty = self.type_of(state);
+        let room = self.int_in_all(ty, u64::from_le_bytes(bytes));
+        self.make(Op::Binary(BinaryOp::Or, state, room), ty)
     }
 
     /// The states of a result of arithmetic: all of it is defined if all operands are.

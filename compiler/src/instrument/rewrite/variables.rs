@@ -15,12 +15,12 @@ impl Rewriter<'_> {
     /// belongs to, if that is known. Returns the condition that the access is wrong, if it can be.
     pub(super) fn bounds(&mut self, at: Operand, bytes: u64, writes: bool) -> Option<Operand> {
         let space = space_of(self.module, self.source, at);
-        if !matches!(space, Some(AddressSpace::Private | AddressSpace::Local)) {
-            return None;
-        }
         let root = self.roots.of(self.module, self.source, at);
         let size = match root.base {
             Base::Variable(index) => self.source.variables[index].size,
+            _ if !matches!(space, Some(AddressSpace::Private | AddressSpace::Local)) => {
+                return None;
+            }
             Base::Global(id) => self.module.globals[id].size,
             Base::Parameter(index) => return self.local_argument(at, index, &root, bytes, writes),
             Base::Other => return None,
