@@ -12,6 +12,7 @@
 //! The textual form (`Display`) is for readers and golden tests; it is not parsed.
 
 pub mod arena;
+mod debug;
 mod dominators;
 pub mod eval;
 pub mod group;
@@ -27,9 +28,12 @@ pub mod types;
 mod uses;
 
 pub use arena::{Arena, Id};
+pub use debug::{DebugInfo, Encoding, Inlined, Member, SourceType, SourceVariable};
 pub use dominators::Dominators;
 pub use group::{GroupOp, WorkItemQuery};
-pub use ids::{BlockId, ConstId, FileId, FunctionId, GlobalId, Operand, ValueId};
+pub use ids::{
+    BlockId, ConstId, FileId, FunctionId, GlobalId, InlinedId, Operand, SourceTypeId, ValueId,
+};
 pub use image::GlobalImage;
 pub use loops::{Loop, Loops};
 pub use module::{

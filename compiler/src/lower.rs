@@ -34,6 +34,7 @@ mod memory;
 mod phases;
 pub mod places;
 mod printf;
+mod source;
 mod types;
 mod unit;
 mod variables;

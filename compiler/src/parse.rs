@@ -22,6 +22,7 @@ mod arith;
 mod async_copy;
 mod body;
 mod builder;
+mod collected;
 mod debug;
 mod dot;
 mod error;

@@ -47,6 +47,7 @@ pub fn new_dispatcher(module: &mut Module, pointer: TypeId, signature: &Signatur
         return_type: signature.returns,
         values: Default::default(),
         variables: Vec::new(),
+        shown: Vec::new(),
         blocks: Default::default(),
         exported: false,
         loc: Loc::default(),

@@ -225,6 +225,7 @@ fn widen_for(
             return_type: source.return_type,
             values: Default::default(),
             variables: Vec::new(),
+            shown: Vec::new(),
             blocks: Default::default(),
             exported: false,
             loc: source.loc,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-run --debug gdb`: scripted sessions with the kernels of `tests/debugger/steps.cl`.
+//! `tally-run --debug gdb`: scripted sessions with the kernels of `tests/debugger/`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use tally_tests::ze;
 
@@ -19,34 +20,64 @@ fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The program and its kernels.
-fn built() -> &'static (PathBuf, PathBuf) {
-    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debugger");
-        fs::create_dir_all(&out).expect("a folder for what is built");
-        let (program, kernels) = (out.join("steps"), out.join("steps.spv"));
-        let sources = [folder().join("steps.c"), folder().join("../checks/wrong.c")];
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror"]).args(&sources);
-        run(gcc.arg("-o").arg(&program).arg("-lze_loader"));
-        let mut spirv = Command::new(folder().join("../../scripts/spirv-lines"));
-        spirv.arg(folder().join("steps.cl")).arg("-o").arg(&kernels);
-        run(spirv.args(["-O0", "-fno-discard-value-names"]));
-        (program, kernels)
-    })
+/// A program with its kernels: `steps`, or `source`, whose kernels are in SPIR-V's assembly language.
+fn built(name: &str) -> (PathBuf, PathBuf) {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debugger");
+    fs::create_dir_all(&out).expect("a folder for what is built");
+    let (program, kernels) = (out.join(name), out.join(name).with_extension("spv"));
+    if built_before(name) {
+        return (program, kernels);
+    }
+    let own = format!("{name}.c");
+    let sources =
+        [own.as_str(), "other_jit.c", "../checks/wrong.c"].map(|name| folder().join(name));
+    let mut gcc = Command::new("gcc");
+    // The program exports names as a library does that it is linked with.
+    gcc.arg("-rdynamic");
+    gcc.args(["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror"]).args(&sources);
+    run(gcc.arg("-o").arg(&program).arg("-lze_loader"));
+    let text = folder().join(name).with_extension("spvasm");
+    let mut spirv = match text.exists() {
+        true => Command::new("spirv-as"),
+        false => Command::new(folder().join("../../scripts/spirv-lines")),
+    };
+    if text.exists() {
+        spirv.arg(text);
+    } else {
+        spirv.arg(folder().join(name).with_extension("cl"));
+        spirv.args(["-O0", "-fno-discard-value-names"]);
+    }
+    run(spirv.arg("-o").arg(&kernels));
+    (program, kernels)
+}
+
+/// Whether this process has built it.
+fn built_before(name: &str) -> bool {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    !BUILT.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
 }
 
 /// The place of the line of the kernels that ends with a comment, as gdb takes it.
 fn line(comment: &str) -> String {
-    let text = fs::read_to_string(folder().join("steps.cl")).expect("it can be read");
+    line_in("steps.cl", comment)
+}
+
+fn line_in(file: &str, comment: &str) -> String {
+    let text = fs::read_to_string(folder().join(file)).expect("it can be read");
     let found = text.lines().position(|line| line.ends_with(&format!("// {comment}")));
-    format!("steps.cl:{}", found.expect("a line has the comment") + 1)
+    format!("{file}:{}", found.expect("a line has the comment") + 1)
 }
 
 /// gdb's answers to commands about one of the programs.
 fn session(program: &str, commands: &[&str]) -> String {
-    let (path, kernels) = built();
+    session_of("steps", program, commands)
+}
+
+/// The same of one of a file's programs.
+fn session_of(file: &str, program: &str, commands: &[&str]) -> String {
+    let (path, kernels) = built(file);
     let mut run_gdb = Command::new("timeout");
     run_gdb.args(["--signal=KILL", "600"]).arg(ze::beside("tally-run").expect("it is built"));
     run_gdb.args(["--debug", "gdb", "-nx", "-batch", "-ex", "set confirm off"]);
@@ -167,4 +198,74 @@ fn functions_are_found_by_name() {
     let said =
         session("scale", &["break twice", "run", "print x", "info symbol $pc", "up", "print i"]);
     says(&said, &["twice", "$1 = 0.5", "$2 = 0"]);
+}
+
+/// LLVM's library exports the names of the debugger's interface, too.
+#[test]
+fn the_list_of_code_is_the_drivers_own() {
+    let at = format!("break {} if i == 7", line("behind the call"));
+    let said = session("scale", &[&at, "run", "print v", "delete", "continue"]);
+    says(&said, &["$1 = 15", "scaled: 63 32.5", "the other list is empty"]);
+    assert!(!said.contains("has called another"), "{said}");
+}
+
+/// The variables of the source, with their types, as the module's debug information has them; and frames of
+/// functions that the front end has inlined.
+#[test]
+fn variables_and_types_of_the_source_are_shown() {
+    let at = format!("break {} if i == 5", line_in("source.cl", "all are known"));
+    let commands = [
+        &at,
+        "run",
+        "print i",
+        "print n",
+        "print p",
+        "print points[1]",
+        "print letter",
+        "print row",
+        "print v",
+        "set language opencl",
+        "print row.yx",
+        "set language auto",
+        "ptype p",
+        "whatis i",
+        "info args",
+        "delete",
+        "continue",
+    ];
+    let said = session_of("source", "lengths", &commands);
+    let wanted = [
+        "lengths (a=0x",
+        "$1 = 5",
+        "$2 = 4294967280",
+        "$3 = {x = -5, place = {15, 20}, state = MOVING}",
+        "$4 = {x = -1, place = {3, 4}, state = MOVING}",
+        "$5 = 70 'F'",
+        "$6 = {15, 20, 5, 1}",
+        "$7 = 25",
+        "$8 = {20, 15}",
+        "type = struct point {",
+        "float place[2];",
+        "type = count_t",
+        "n = 4294967280",
+        "lengths: 6 76",
+    ];
+    says(&said, &wanted);
+}
+
+#[test]
+fn functions_that_the_front_end_has_inlined_have_frames() {
+    let at = format!("break {} if x == 6", line_in("source.cl", "in square"));
+    let commands = ["backtrace", "print x", "up", "print p->x", "up", "print i", "print n"];
+    let said = session_of("source", "lengths", &[&[at.as_str(), "run"], &commands[..]].concat());
+    let wanted = [
+        "#0  square (x=6)",
+        "#1  length_of (p=0x",
+        "#2  lengths (a=0x",
+        "$1 = 6",
+        "$2 = -2",
+        "$3 = 2",
+        "$4 = 4294967280",
+    ];
+    says(&said, &wanted);
 }

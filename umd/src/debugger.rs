@@ -18,7 +18,7 @@ struct Entry {
 
 /// The descriptor that the debugger reads.
 #[repr(C)]
-pub struct Descriptor {
+struct Descriptor {
     version: u32,
     /// The last change of `relevant`: [`REGISTERED`] or [`UNREGISTERED`].
     action: u32,
@@ -29,23 +29,35 @@ pub struct Descriptor {
 const REGISTERED: u32 = 1;
 const UNREGISTERED: u32 = 2;
 
-/// The debugger looks it up by this name.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals)]
-pub static mut __jit_debug_descriptor: Descriptor = Descriptor {
-    version: 1,
-    action: 0,
-    relevant: std::ptr::null_mut(),
-    first: std::ptr::null_mut(),
-};
+// The debugger looks both up by their names, in each library. They are hidden, so that another library that has
+// them too, such as LLVM's, uses its own, and the driver its own. Rust has no such attribute. A library without
+// its table of symbols (`strip`) cannot be debugged.
+std::arch::global_asm!(
+    ".pushsection .data.__jit_debug_descriptor, \"aw\", %progbits",
+    ".balign 8",
+    ".globl __jit_debug_descriptor",
+    ".hidden __jit_debug_descriptor",
+    ".type __jit_debug_descriptor, %object",
+    ".size __jit_debug_descriptor, 24",
+    "__jit_debug_descriptor:",
+    // The version, nothing has happened, and the list is empty.
+    ".long 1, 0",
+    ".quad 0, 0",
+    ".popsection",
+    ".pushsection .text.__jit_debug_register_code, \"ax\", %progbits",
+    ".globl __jit_debug_register_code",
+    ".hidden __jit_debug_register_code",
+    ".type __jit_debug_register_code, %function",
+    "__jit_debug_register_code:",
+    "ret",
+    ".size __jit_debug_register_code, . - __jit_debug_register_code",
+    ".popsection",
+);
 
-/// The debugger stops here, and looks at the descriptor.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn __jit_debug_register_code() {
-    // A call without an effect would be left out.
-    // SAFETY: no instruction.
-    unsafe { std::arch::asm!("", options(nostack)) };
+unsafe extern "C" {
+    static mut __jit_debug_descriptor: Descriptor;
+    /// The debugger stops here, and looks at the descriptor.
+    safe fn __jit_debug_register_code();
 }
 
 /// Gives code pages of its own: a debugger cannot write breakpoints to those of a file.

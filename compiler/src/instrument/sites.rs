@@ -75,7 +75,10 @@ impl Table {
             line,
             column,
             word: loc.word,
-            function: self.names.function(loc.word),
+            function: match loc.inlined {
+                Some(call) => module.debug.inlined[call].name.clone(),
+                None => self.names.function(loc.word),
+            },
             object,
         });
         self.sites.sites.len() as u32 - 1

@@ -20,6 +20,14 @@ id! {
     FileId, "file"
 }
 id! {
+    /// Names a type of the source.
+    SourceTypeId, "type"
+}
+id! {
+    /// Names a call that the front end has inlined.
+    InlinedId, "inlined"
+}
+id! {
     /// Names a block of a function.
     BlockId, "bb"
 }

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tally_compiler_protocol::checks::hidden;
 
 use super::arena::{Arena, Id};
+use super::debug::{DebugInfo, SourceVariable};
 use super::group;
-use super::ids::{BlockId, ConstId, FileId, FunctionId, GlobalId, Operand, ValueId};
+use super::ids::{BlockId, ConstId, FileId, FunctionId, GlobalId, InlinedId, Operand, ValueId};
 use super::named::named_enum;
 use super::ops::{Op, Terminator};
 use super::types::{AddressSpace, TypeId, Types};
@@ -40,7 +41,7 @@ pub enum ConstKind {
 }
 
 /// A place in the source, for messages and debug information.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loc {
     /// Offset of the instruction in the SPIR-V binary, in words.
     pub word: u32,
@@ -52,6 +53,8 @@ pub struct Loc {
     pub line: u32,
     /// Column, from 1; 0 if unknown.
     pub column: u32,
+    /// The inlined call that it belongs to, if the front end has inlined one.
+    pub inlined: Option<InlinedId>,
 }
 
 /// Assumptions that the optimiser may make about one instruction.
@@ -177,6 +180,8 @@ pub struct Function {
     pub values: Arena<ValueId, Value>,
     /// Private variables of a call.
     pub variables: Vec<PrivateVariable>,
+    /// Those that are variables of the source, as far as the module says so.
+    pub shown: Vec<SourceVariable>,
     /// The blocks; block 0 is the entry. Blocks that cannot be reached have been removed. None if
     /// the function is only declared.
     pub blocks: Arena<BlockId, Block>,
@@ -370,6 +375,8 @@ pub struct Module {
     pub kernels: Vec<Kernel>,
     /// Names of source files.
     pub files: Arena<FileId, String>,
+    /// What it tells debuggers.
+    pub debug: DebugInfo,
     /// The value of a pointer to an exported function, by the function's name.
     pub pointers: BTreeMap<String, u64>,
     /// Functions that implement calls through pointers ([`crate::pointers`]).
@@ -463,6 +470,7 @@ impl Module {
             functions,
             kernels: Vec::new(),
             files: self.files.clone(),
+            debug: self.debug.clone(),
             pointers: BTreeMap::new(),
             dispatchers: Vec::new(),
             callable: Vec::new(),
@@ -541,6 +549,7 @@ impl Function {
             return_type: self.return_type,
             values: Arena::new(),
             variables: Vec::new(),
+            shown: Vec::new(),
             blocks: Arena::new(),
             exported: self.exported,
             loc: self.loc,

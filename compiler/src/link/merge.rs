@@ -10,8 +10,8 @@ use std::ops::Range;
 use super::{Definition, Export, Exports};
 use crate::ir::arena::Id;
 use crate::ir::{
-    Arena, ConstId, ConstKind, Constant, FileId, Function, FunctionId, Global, GlobalId, Kernel,
-    Loc, Module, Op, Operand, Type, TypeId,
+    Arena, ConstId, ConstKind, Constant, FileId, Function, FunctionId, Global, GlobalId, InlinedId,
+    Kernel, Loc, Module, Op, Operand, SourceTypeId, Type, TypeId,
 };
 use crate::pointers;
 
@@ -53,8 +53,10 @@ impl Merger {
         let first_global = self.module.globals.len();
         let first_file = self.module.files.len();
         let ty = |id: TypeId| types[id.index()];
+        let (first_type, first_call) = self.module.debug.append(module.debug, first_file);
         let loc = |loc: Loc| Loc {
             file: loc.file.map(|file| FileId::from_index(first_file + file.index())),
+            inlined: loc.inlined.map(|call| InlinedId::from_index(first_call + call.index())),
             ..loc
         };
         for (_, file) in module.files {
@@ -72,6 +74,11 @@ impl Merger {
         for (_, mut function) in module.functions {
             let exported = function.exported.then(|| function.name.clone());
             renumber(&mut function, first_function, ty, loc);
+            for shown in &mut function.shown {
+                shown.ty = SourceTypeId::from_index(first_type + shown.ty.index());
+                let call = |id: InlinedId| InlinedId::from_index(first_call + id.index());
+                shown.inlined = shown.inlined.map(call);
+            }
             let what = Definition::Function(self.module.functions.push(function));
             if let Some(name) = exported {
                 let once = module.link_once.contains(&name);

@@ -9,7 +9,9 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::ir::{FileId, Float, Function, Kernel, Loc, Module, Type, TypeId};
+use crate::ir::{
+    FileId, Float, Function, InlinedId, Kernel, Loc, Module, SourceTypeId, Type, TypeId,
+};
 
 /// Metadata numbers from here on are unused in every module.
 const FIRST: u32 = 1_000_000;
@@ -53,6 +55,17 @@ impl Scope {
     }
 }
 
+/// A variable that a debugger shows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shown<'a> {
+    pub(super) name: &'a str,
+    /// Its number, from 1, if it is a parameter.
+    pub(super) parameter: Option<usize>,
+    /// 0: that of its function.
+    pub(super) line: u32,
+    pub(super) inlined: Option<InlinedId>,
+}
+
 /// The debug information of a module under construction.
 #[derive(Debug)]
 pub(super) struct Places<'m> {
@@ -62,7 +75,12 @@ pub(super) struct Places<'m> {
     /// Numbers of earlier metadata: files, functions in other files than their own, places.
     files: HashMap<FileId, u32>,
     blocks: HashMap<(Scope, FileId), u32>,
-    known: HashMap<(Scope, Option<FileId>, u32, u32), u32>,
+    known: HashMap<(Scope, Loc), u32>,
+    /// Functions that the front end has inlined, and the places of their calls.
+    callees: HashMap<(String, Option<FileId>, u32), Scope>,
+    calls: HashMap<(Scope, InlinedId), u32>,
+    /// Types of the source.
+    pub(super) types: HashMap<SourceTypeId, u32>,
 }
 
 impl<'m> Places<'m> {
@@ -74,13 +92,30 @@ impl<'m> Places<'m> {
             files: HashMap::new(),
             blocks: HashMap::new(),
             known: HashMap::new(),
+            callees: HashMap::new(),
+            calls: HashMap::new(),
+            types: HashMap::new(),
         }
     }
 
-    fn add(&mut self, text: &str) -> u32 {
+    pub(super) fn add(&mut self, text: &str) -> u32 {
         let number = NEXT + self.lines.len() as u32;
         self.lines.push(format!("!{number} = {text}\n"));
         number
+    }
+
+    pub(super) fn module(&self) -> &'m Module {
+        self.module
+    }
+
+    /// A number for metadata that follows.
+    pub(super) fn reserve(&mut self) -> u32 {
+        self.add("")
+    }
+
+    /// What a reserved number stands for.
+    pub(super) fn set(&mut self, number: u32, text: &str) {
+        self.lines[(number - NEXT) as usize] = format!("!{number} = {text}\n");
     }
 
     /// The number of a source file; the module's own if none is named.
@@ -117,24 +152,21 @@ impl<'m> Places<'m> {
         Scope { number: self.add(&text), form, file, line }
     }
 
-    /// A variable of a function, or its parameter of a number that counts from 1, and the place of its
-    /// declaration.
-    pub(super) fn variable(
-        &mut self,
-        scope: Scope,
-        name: &str,
-        parameter: Option<usize>,
-        ty: u32,
-    ) -> (u32, u32) {
-        let file = self.file(scope.file);
-        let line = scope.line;
+    /// A variable of a function, and the place of its declaration.
+    pub(super) fn variable(&mut self, scope: Scope, shown: &Shown<'_>, ty: u32) -> (u32, u32) {
+        let Shown { name, parameter, line, inlined } = *shown;
+        let (own, call) = match inlined {
+            Some(call) => (self.callee(scope, call), self.call(scope, call)),
+            None => (scope, String::new()),
+        };
+        let (file, within) = (self.file(own.file), own.number);
+        let line = if line == 0 { own.line } else { line };
         let number = parameter.map_or(String::new(), |number| format!("arg: {number}, "));
         let variable = self.add(&format!(
-            "!DILocalVariable(name: {}, {number}scope: !{}, file: !{file}, line: {line}, type: !{ty})",
-            quoted(name),
-            scope.number
+            "!DILocalVariable(name: {}, {number}scope: !{within}, file: !{file}, line: {line}, type: !{ty})",
+            quoted(name)
         ));
-        let at = self.add(&format!("!DILocation(line: {line}, scope: !{})", scope.number));
+        let at = self.add(&format!("!DILocation(line: {line}, scope: !{within}{call})"));
         (variable, at)
     }
 
@@ -203,7 +235,7 @@ impl<'m> Places<'m> {
         })
     }
 
-    fn basic(&mut self, name: &str, bits: u32, encoding: &str) -> u32 {
+    pub(super) fn basic(&mut self, name: &str, bits: u32, encoding: &str) -> u32 {
         self.add(&format!("!DIBasicType(name: \"{name}\", size: {bits}, encoding: {encoding})"))
     }
 
@@ -217,19 +249,57 @@ impl<'m> Places<'m> {
 
     /// The number of an instruction's place.
     pub(super) fn at(&mut self, scope: Scope, loc: Loc) -> u32 {
-        let (file, line, column) = match self.kind {
-            Kind::Words => (None, loc.word, scope.form as u32),
-            Kind::Lines => (loc.file, loc.line, if loc.column < COLUMNS { loc.column } else { 0 }),
+        let column = if loc.column < COLUMNS { loc.column } else { 0 };
+        let at = match self.kind {
+            Kind::Words => Loc { line: loc.word, column: scope.form as u32, ..Loc::default() },
+            Kind::Lines => Loc { word: 0, opcode: 0, column, ..loc },
         };
-        let key = (scope, file, line, column);
-        if let Some(&number) = self.known.get(&key) {
+        if let Some(&number) = self.known.get(&(scope, at)) {
             return number;
         }
-        let within = self.within(scope, file);
-        let text = format!("!DILocation(line: {line}, column: {column}, scope: !{within})");
+        let (own, call) = match at.inlined {
+            Some(call) => (self.callee(scope, call), self.call(scope, call)),
+            None => (scope, String::new()),
+        };
+        let within = self.within(own, at.file);
+        let Loc { line, column, .. } = at;
+        let text = format!("!DILocation(line: {line}, column: {column}, scope: !{within}{call})");
         let number = self.add(&text);
-        self.known.insert(key, number);
+        self.known.insert((scope, at), number);
         number
+    }
+
+    /// The function of an inlined call.
+    fn callee(&mut self, scope: Scope, call: InlinedId) -> Scope {
+        let of = &self.module.debug.inlined[call];
+        let key = (of.name.clone(), of.file, of.line);
+        if let Some(&known) = self.callees.get(&key) {
+            return known;
+        }
+        let new = self.scope(scope.form, &key.0, key.2, key.1);
+        self.callees.insert(key, new);
+        new
+    }
+
+    /// The end of the text of places in an inlined call.
+    fn call(&mut self, scope: Scope, call: InlinedId) -> String {
+        let number = match self.calls.get(&(scope, call)) {
+            Some(&known) => known,
+            None => {
+                let of = &self.module.debug.inlined[call];
+                let (line, caller) = (of.call, of.caller);
+                let (within, outer) = match caller {
+                    Some(caller) => (self.callee(scope, caller), self.call(scope, caller)),
+                    None => (scope, String::new()),
+                };
+                let within = within.number;
+                let new = self
+                    .add(&format!("distinct !DILocation(line: {line}, scope: !{within}{outer})"));
+                self.calls.insert((scope, call), new);
+                new
+            }
+        };
+        format!(", inlinedAt: !{number}")
     }
 
     /// The number of a function's part in a file: with all calls inlined, code of one function may come
@@ -286,7 +356,7 @@ impl<'m> Places<'m> {
         };
         let head = [
             format!(
-                "distinct !DICompileUnit(language: DW_LANG_OpenCL, file: !{}, \
+                "distinct !DICompileUnit(language: DW_LANG_C99, file: !{}, \
                  producer: \"tally-compiler {}\", isOptimized: true, emissionKind: {emission}, \
                  nameTableKind: None)",
                 FIRST + 1,
@@ -317,7 +387,7 @@ fn start(function: &Function) -> Loc {
 }
 
 /// A string of LLVM's assembly language.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for byte in text.bytes() {
         match byte {

@@ -6,16 +6,16 @@
 //! for something else a moment later. The code is not optimised ([`crate::llvm::Level::None`]), so what is
 //! there is what the program has at a line.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use super::body::{Body, name};
-use super::places::Scope;
+use super::places::{Scope, Shown};
 use super::types::{is_bool, value_type};
 use super::unit::LowerError;
 use crate::ir::{
-    Definition, Function, Id, Module, Op, Operand, Type, TypeId, ValueId, WorkItemQuery,
-    definitions,
+    Definition, Function, Id, Module, Op, Operand, SourceVariable, Type, TypeId, ValueId,
+    WorkItemQuery, definitions,
 };
 
 /// The ids by which a debugger tells work-items apart.
@@ -45,10 +45,15 @@ impl Body<'_, '_> {
                 let _ = writeln!(self.prelude, "  store volatile i64 {value}, ptr {at}");
             }
             let ty = self.unit.places.as_mut().map(|places| places.three_longs());
-            self.declare(scope, (title, None), ty, &place, false);
+            let shown = Shown { name: title, ..Shown::default() };
+            self.declare(scope, shown, ty, &place, false);
+        }
+        let function = self.function;
+        if !function.shown.is_empty() {
+            self.show_source(scope);
+            return Ok(());
         }
         let pointees = Pointees::of(self.unit.module, self.function);
-        let function = self.function;
         for (number, &param) in (1..).zip(&function.params) {
             let value = &function.values[param];
             let Some(title) = value.name.clone() else { continue };
@@ -60,7 +65,8 @@ impl Body<'_, '_> {
             let (value, place) = (name(param), format!("{}.shown", name(param)));
             let _ = writeln!(self.prelude, "  {place} = alloca {stored}");
             let _ = writeln!(self.prelude, "  store volatile {stored} {value}, ptr {place}");
-            self.declare(scope, (&title, Some(number)), ty, &place, false);
+            let shown = Shown { name: &title, parameter: Some(number), ..Shown::default() };
+            self.declare(scope, shown, ty, &place, false);
         }
         for variable in &function.variables {
             let Some(title) = function.values[variable.address].name.clone() else { continue };
@@ -69,13 +75,40 @@ impl Body<'_, '_> {
             }
             let ty =
                 self.shown_type(variable.ty, pointees.in_variable.get(&variable.address).copied());
-            let (address, place) =
-                (name(variable.address), format!("{}.shown", name(variable.address)));
-            let _ = writeln!(self.prelude, "  {place} = alloca ptr");
-            let _ = writeln!(self.prelude, "  store volatile ptr {address}, ptr {place}");
-            self.declare(scope, (&title, None), ty, &place, true);
+            let shown = Shown { name: &title, ..Shown::default() };
+            self.declare_behind(scope, shown, ty, variable.address);
         }
         Ok(())
+    }
+
+    /// The variables of the source that the module's debug information names, with their types.
+    fn show_source(&mut self, scope: Scope) {
+        let function = self.function;
+        let mut left: HashSet<ValueId> = function.variables.iter().map(|it| it.address).collect();
+        for shown in &function.shown {
+            if !left.remove(&shown.address) {
+                continue;
+            }
+            let ty = self.unit.places.as_mut().and_then(|places| places.source_type(shown.ty));
+            let &SourceVariable { line, inlined, address, .. } = shown;
+            let parameter = shown.parameter.map(|number| number as usize);
+            let shown = Shown { name: &shown.name, parameter, line, inlined };
+            self.declare_behind(scope, shown, ty, address);
+        }
+    }
+
+    /// Tells a debugger of a private variable.
+    fn declare_behind(
+        &mut self,
+        scope: Scope,
+        shown: Shown<'_>,
+        ty: Option<u32>,
+        address: ValueId,
+    ) {
+        let (address, place) = (name(address), format!("{}.shown", name(address)));
+        let _ = writeln!(self.prelude, "  {place} = alloca ptr");
+        let _ = writeln!(self.prelude, "  store volatile ptr {address}, ptr {place}");
+        self.declare(scope, shown, ty, &place, true);
     }
 
     /// The debugger's type of values of a type; pointers point to values of `pointee`.
@@ -84,18 +117,17 @@ impl Body<'_, '_> {
         self.unit.places.as_mut()?.type_of(module, ty, pointee)
     }
 
-    /// Tells a debugger of something with a name, and a number if it is a parameter, at a place, or at the
-    /// pointer there.
+    /// Tells a debugger of something at a place, or at the pointer there.
     fn declare(
         &mut self,
         scope: Scope,
-        (title, parameter): (&str, Option<usize>),
+        shown: Shown<'_>,
         ty: Option<u32>,
         place: &str,
         behind: bool,
     ) {
         let (Some(ty), Some(places)) = (ty, self.unit.places.as_mut()) else { return };
-        let (variable, at) = places.variable(scope, title, parameter, ty);
+        let (variable, at) = places.variable(scope, &shown, ty);
         let steps = if behind { "DW_OP_deref" } else { "" };
         let _ = writeln!(
             self.prelude,

@@ -10,8 +10,8 @@ use super::lines::Line;
 use super::words::Instruction;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
-    Function, FunctionId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
-    UnaryOp, ValueId,
+    Function, FunctionId, InlinedId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type,
+    TypeId, UnaryOp, ValueId,
 };
 
 /// The meaning of an id within a function.
@@ -47,7 +47,7 @@ pub struct Body<'b, 'a> {
     pub f: Function,
     /// The parts of composites that were just constructed, to see through extractions.
     pub constructs: HashMap<ValueId, Vec<Operand>>,
-    values: HashMap<u32, (Val, u32)>,
+    pub values: HashMap<u32, (Val, u32)>,
     pub labels: HashMap<u32, BlockId>,
     pub block: Option<BlockId>,
     /// The block in which each label's code ends, if that is not the one in which it begins.
@@ -57,6 +57,8 @@ pub struct Body<'b, 'a> {
     pub insts: Vec<Inst>,
     pub phis: Vec<PendingPhi>,
     pub line: Line,
+    /// The inlined call that the instructions belong to.
+    pub inlined: Option<InlinedId>,
     pub loc: Loc,
     pub float_flags: Flags,
     pub int_flags: Flags,
@@ -71,6 +73,7 @@ pub(super) fn empty_function(name: String, return_type: TypeId) -> Function {
         return_type,
         values: Arena::new(),
         variables: Vec::new(),
+        shown: Vec::new(),
         blocks: Arena::new(),
         exported: false,
         loc: Loc::default(),
@@ -92,6 +95,7 @@ impl<'b, 'a> Body<'b, 'a> {
             insts: Vec::new(),
             phis: Vec::new(),
             line: None,
+            inlined: None,
             loc: Loc::default(),
             float_flags: Flags::empty(),
             int_flags: Flags::empty(),
@@ -304,9 +308,9 @@ impl<'b, 'a> Body<'b, 'a> {
 
     /// Ends the block and continues in another one, within one label's code.
     pub fn go_on(&mut self, end: Terminator, next: BlockId) {
-        let line = self.line;
+        let (line, inlined) = (self.line, self.inlined);
         self.end_block(end);
-        self.line = line;
+        (self.line, self.inlined) = (line, inlined);
         self.block = Some(next);
         self.ends.insert(self.labelled, next);
     }
@@ -318,7 +322,7 @@ impl<'b, 'a> Body<'b, 'a> {
             block.terminator = terminator;
             block.loc = self.loc;
         }
-        self.line = None;
+        (self.line, self.inlined) = (None, None);
     }
 
     /// Calls a function of the module.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use rspirv::spirv::StorageClass;
 
 use super::annotations::{Annotations, Decorations};
+use super::collected::Collected;
 use super::error::Result;
 use super::lines::Line;
 use super::pointers::Indirect;
@@ -41,8 +42,10 @@ pub enum Def {
 pub enum InstructionSet {
     /// `OpenCL.std`
     OpenCl,
-    /// NonSemantic.Shader.DebugInfo, which may give lines in its own way.
-    DebugLines,
+    /// NonSemantic.Shader.DebugInfo
+    ShaderDebug,
+    /// OpenCL.DebugInfo
+    OpenClDebug,
     /// Any other set for debug information or without semantics.
     Debug,
 }
@@ -116,6 +119,8 @@ pub struct Builder<'a> {
     pub files: HashMap<u32, FileId>,
     /// The ids of the names of sources, by the ids of the sources.
     pub sources: HashMap<u32, u32>,
+    /// Debug information.
+    pub debug: Collected,
     pub forward_pointers: HashMap<u32, StorageClass>,
     /// Calls through pointers.
     pub indirect: Indirect,
@@ -138,6 +143,7 @@ impl<'a> Builder<'a> {
             spec_constants,
             files: HashMap::new(),
             sources: HashMap::new(),
+            debug: Collected::default(),
             forward_pointers: HashMap::new(),
             indirect: Indirect::default(),
             exports: Vec::new(),
@@ -226,19 +232,21 @@ impl<'a> Builder<'a> {
             ..Loc::default()
         };
         if let Some([file, line, column]) = line {
-            loc.file = match (self.files.get(&file), self.annotations.strings.get(&file)) {
-                (Some(&known), _) => Some(known),
-                (None, Some(name)) => {
-                    let new = self.module.files.push(name.clone());
-                    self.files.insert(file, new);
-                    Some(new)
-                }
-                (None, None) => None,
-            };
+            loc.file = self.file(file);
             loc.line = line;
             loc.column = column;
         }
         loc
+    }
+
+    /// The file whose name has an id.
+    pub fn file(&mut self, name: u32) -> Option<FileId> {
+        if let Some(&known) = self.files.get(&name) {
+            return Some(known);
+        }
+        let new = self.module.files.push(self.annotations.strings.get(&name)?.clone());
+        self.files.insert(name, new);
+        Some(new)
     }
 
     /// The number of a composite's components.

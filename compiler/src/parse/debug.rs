@@ -1,42 +1,283 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The instructions of NonSemantic.Shader.DebugInfo.100 that give lines.
+//! Debug information: OpenCL.DebugInfo.100, and NonSemantic.Shader.DebugInfo.100, which has the same
+//! instructions for what is read here, with ids of constants in the place of numbers.
+//!
+//! Instructions of module scope are collected, and understood when a function refers to them: types through
+//! its variables, and functions through the scopes of its instructions. What is wrong or unknown in them is
+//! left out, since debug information has no meaning for a program.
 
-use super::body::Body;
+use super::body::{Body, Val};
 use super::builder::{Builder, Def};
+use super::collected::Raw;
 use super::error::Result;
 use super::words::Instruction;
+use crate::ir::{
+    Encoding, FileId, Inlined, InlinedId, Member, Operand, SourceType, SourceTypeId, SourceVariable,
+};
 
 /// Numbers of extended instructions.
-const DEBUG_SOURCE: u32 = 35;
-const DEBUG_LINE: u32 = 103;
-const DEBUG_NO_LINE: u32 = 104;
+mod number {
+    pub const TYPE_BASIC: u32 = 2;
+    pub const TYPE_POINTER: u32 = 3;
+    pub const TYPE_QUALIFIER: u32 = 4;
+    pub const TYPE_ARRAY: u32 = 5;
+    pub const TYPE_VECTOR: u32 = 6;
+    pub const TYPEDEF: u32 = 7;
+    pub const TYPE_ENUM: u32 = 9;
+    pub const TYPE_COMPOSITE: u32 = 10;
+    pub const TYPE_MEMBER: u32 = 11;
+    pub const TYPE_INHERITANCE: u32 = 12;
+    pub const TYPE_TEMPLATE: u32 = 14;
+    pub const FUNCTION: u32 = 20;
+    pub const LEXICAL_BLOCK: u32 = 21;
+    pub const LEXICAL_BLOCK_DISCRIMINATOR: u32 = 22;
+    pub const SCOPE: u32 = 23;
+    pub const NO_SCOPE: u32 = 24;
+    pub const INLINED_AT: u32 = 25;
+    pub const LOCAL_VARIABLE: u32 = 26;
+    pub const DECLARE: u32 = 28;
+    pub const SOURCE: u32 = 35;
+    pub const LINE: u32 = 103;
+    pub const NO_LINE: u32 = 104;
+}
 
-/// An extended instruction of module scope: a source has its file's name.
-pub fn source(builder: &mut Builder<'_>, inst: &Instruction<'_>) -> Result<()> {
-    if inst.arg(1)? == DEBUG_SOURCE {
-        builder.sources.insert(inst.result().unwrap_or_default(), inst.arg(2)?);
+/// Types, scopes or inlined calls inside of each other that are followed.
+const MAX_DEPTH: u32 = 64;
+
+/// Collects an extended instruction of module scope.
+pub fn collect(builder: &mut Builder<'_>, inst: &Instruction<'_>, literal: bool) -> Result<()> {
+    let number = inst.arg(1)?;
+    let operands = inst.rest().get(2..).unwrap_or_default().to_vec();
+    let id = inst.result().unwrap_or_default();
+    if number == number::SOURCE {
+        builder.sources.insert(id, inst.arg(2)?);
     }
+    builder.debug.raw.insert(id, Raw { number, literal, operands });
     Ok(())
 }
 
-/// An extended instruction of a function. Numbers in it are ids of constants.
-pub fn extended(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
+/// An extended instruction of a function.
+pub fn extended(body: &mut Body<'_, '_>, inst: &Instruction<'_>, literal: bool) -> Result<()> {
     match inst.arg(1)? {
-        DEBUG_LINE => {
+        number::LINE if !literal => {
             let file = body.b.sources.get(&inst.arg(2)?).copied();
-            let number = |id: u32| match body.b.defs.get(&id) {
-                Some(&Def::Const(id, _)) => body.b.module.const_bits(id),
-                _ => None,
-            };
             // From line, to line, from column, to column.
-            let (line, column) = (number(inst.arg(3)?), number(inst.arg(5)?));
-            let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
+            let (line, column) = (constant(body.b, inst.arg(3)?), constant(body.b, inst.arg(5)?));
             let place = file.zip(line);
             let place = place.map(|(file, line)| [file, narrow(line), narrow(column.unwrap_or(0))]);
             body.set_line(place);
         }
-        DEBUG_NO_LINE => body.set_line(None),
+        number::NO_LINE if !literal => body.set_line(None),
+        number::SCOPE => {
+            let call = inst.arg(3).ok();
+            body.inlined = call.and_then(|call| inlined(body.b, inst.arg(2).ok()?, call, 0));
+        }
+        number::NO_SCOPE => body.inlined = None,
+        number::DECLARE => declare(body, inst.arg(2)?, inst.arg(3)?),
         _ => {}
     }
     Ok(())
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+/// The value of a constant.
+fn constant(builder: &Builder<'_>, id: u32) -> Option<u64> {
+    match builder.defs.get(&id) {
+        Some(&Def::Const(id, _)) => builder.module.const_bits(id),
+        _ => None,
+    }
+}
+
+impl Builder<'_> {
+    fn raw(&self, id: u32, number: u32) -> Option<&Raw> {
+        self.debug.raw.get(&id).filter(|raw| raw.number == number)
+    }
+
+    /// A number that is an operand.
+    fn debug_number(&self, raw: &Raw, at: usize) -> u64 {
+        match raw.literal {
+            true => raw.arg(at).into(),
+            false => constant(self, raw.arg(at)).unwrap_or(0),
+        }
+    }
+
+    /// A number that is always the id of a constant.
+    fn debug_constant(&self, raw: &Raw, at: usize) -> u64 {
+        constant(self, raw.arg(at)).unwrap_or(0)
+    }
+
+    fn debug_text(&self, raw: &Raw, at: usize) -> String {
+        self.annotations.strings.get(&raw.arg(at)).cloned().unwrap_or_default()
+    }
+
+    fn debug_file(&mut self, source: u32) -> Option<FileId> {
+        let name = self.sources.get(&source).copied()?;
+        self.file(name)
+    }
+}
+
+/// A variable of the source is in memory at an address: that of a private variable, if it can be shown.
+fn declare(body: &mut Body<'_, '_>, variable: u32, id: u32) {
+    let Some(&(Val::Operand(Operand::Value(address)), _)) = body.values.get(&id) else { return };
+    let Some(raw) = body.b.raw(variable, number::LOCAL_VARIABLE) else { return };
+    let (name, of) = (body.b.debug_text(raw, 0), raw.arg(1));
+    let line = narrow(body.b.debug_number(raw, 3));
+    let parameter = raw.operands.get(7).map(|_| narrow(body.b.debug_number(raw, 7)));
+    let ty = source_type(body.b, of, 0);
+    body.f.shown.push(SourceVariable { address, name, ty, line, parameter, inlined: body.inlined });
+}
+
+/// The number of a type.
+fn source_type(builder: &mut Builder<'_>, id: u32, depth: u32) -> SourceTypeId {
+    if let Some(&known) = builder.debug.types.get(&id) {
+        return known;
+    }
+    let new = builder.module.debug.types.push(SourceType::Unknown);
+    builder.debug.types.insert(id, new);
+    if depth < MAX_DEPTH
+        && let Some(ty) = understood(builder, id, depth)
+        && !names_itself(builder, &ty, new)
+    {
+        builder.module.debug.types[new] = ty;
+    }
+    new
+}
+
+fn understood(builder: &mut Builder<'_>, id: u32, depth: u32) -> Option<SourceType> {
+    let raw = builder.debug.raw.remove(&id)?;
+    let ty = of_raw(builder, &raw, depth);
+    builder.debug.raw.insert(id, raw);
+    ty
+}
+
+fn of_raw(builder: &mut Builder<'_>, raw: &Raw, depth: u32) -> Option<SourceType> {
+    let inner = |builder: &mut Builder<'_>, id| source_type(builder, id, depth + 1);
+    Some(match raw.number {
+        number::TYPE_BASIC => SourceType::Basic {
+            name: builder.debug_text(raw, 0),
+            bits: builder.debug_constant(raw, 1),
+            encoding: match builder.debug_number(raw, 2) {
+                2 => Encoding::Bool,
+                3 => Encoding::Float,
+                4 => Encoding::Signed,
+                5 => Encoding::SignedChar,
+                7 => Encoding::UnsignedChar,
+                _ => Encoding::Unsigned,
+            },
+        },
+        number::TYPE_POINTER => SourceType::Pointer(inner(builder, raw.arg(0))),
+        number::TYPE_QUALIFIER | number::TYPE_TEMPLATE => {
+            SourceType::Named(String::new(), inner(builder, raw.arg(0)))
+        }
+        number::TYPEDEF => {
+            SourceType::Named(builder.debug_text(raw, 0), inner(builder, raw.arg(1)))
+        }
+        number::TYPE_ARRAY => {
+            let counts = (1..raw.operands.len()).map(|at| builder.debug_constant(raw, at));
+            // The kind of the elements' numbers may follow: it is no constant.
+            let counts: Vec<u64> = counts.filter(|&count| count != 0).collect();
+            SourceType::Array(inner(builder, raw.arg(0)), counts)
+        }
+        number::TYPE_VECTOR => {
+            SourceType::Vector(inner(builder, raw.arg(0)), builder.debug_number(raw, 1))
+        }
+        number::TYPE_ENUM => {
+            let value = |pair: &[u32]| {
+                let name = builder.annotations.strings.get(&pair[1])?.clone();
+                Some((name, constant(builder, pair[0])? as i64))
+            };
+            let pairs = raw.operands.get(8..).unwrap_or_default().chunks_exact(2);
+            SourceType::Enumeration {
+                name: builder.debug_text(raw, 0),
+                bits: builder.debug_constant(raw, 6),
+                values: pairs.filter_map(value).collect(),
+            }
+        }
+        number::TYPE_COMPOSITE => {
+            let members = raw.operands.get(9..).unwrap_or_default().to_vec();
+            let members = members.into_iter().filter_map(|id| member(builder, id, depth));
+            SourceType::Composite {
+                members: members.collect(),
+                name: builder.debug_text(raw, 0),
+                bits: builder.debug_constant(raw, 7),
+                is_union: builder.debug_number(raw, 1) == 2,
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// A member of a structure, or one that stands for a base class.
+fn member(builder: &mut Builder<'_>, id: u32, depth: u32) -> Option<Member> {
+    let raw = builder.debug.raw.get(&id)?;
+    // OpenCL's members name their structure, and so do its base classes.
+    let parent = usize::from(raw.literal);
+    let (name, of, at) = match raw.number {
+        number::TYPE_MEMBER => (builder.debug_text(raw, 0), raw.arg(1), 5 + parent),
+        number::TYPE_INHERITANCE => {
+            let base = raw.arg(parent.min(1));
+            let base_name = builder.debug.raw.get(&base);
+            let name = base_name.map_or(String::new(), |base| builder.debug_text(base, 0));
+            (name, base, 1 + parent)
+        }
+        _ => return None,
+    };
+    let (offset, bits) = (builder.debug_constant(raw, at), builder.debug_constant(raw, at + 1));
+    Some(Member { name, ty: source_type(builder, of, depth + 1), offset, bits })
+}
+
+/// Whether a name stands for itself: nothing would end a search for what it means.
+fn names_itself(builder: &Builder<'_>, ty: &SourceType, own: SourceTypeId) -> bool {
+    let mut next = ty;
+    for _ in 0..MAX_DEPTH {
+        match *next {
+            SourceType::Named(_, of) | SourceType::Array(of, _) | SourceType::Vector(of, _) => {
+                if of == own {
+                    return true;
+                }
+                next = &builder.module.debug.types[of];
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The function that a scope is in: name, source and line.
+fn function_of(builder: &Builder<'_>, mut scope: u32) -> Option<(u32, String, u32, u32)> {
+    for _ in 0..MAX_DEPTH {
+        let raw = builder.debug.raw.get(&scope)?;
+        scope = match raw.number {
+            number::FUNCTION => {
+                let line = narrow(builder.debug_number(raw, 3));
+                return Some((scope, builder.debug_text(raw, 0), raw.arg(2), line));
+            }
+            number::LEXICAL_BLOCK => raw.arg(3),
+            number::LEXICAL_BLOCK_DISCRIMINATOR => raw.arg(2),
+            _ => return None,
+        };
+    }
+    None
+}
+
+/// The inlined call of the function that a scope is in, at a place.
+fn inlined(builder: &mut Builder<'_>, scope: u32, call: u32, depth: u32) -> Option<InlinedId> {
+    let (function, name, source, line) = function_of(builder, scope)?;
+    if let Some(&known) = builder.debug.inlined.get(&(function, call)) {
+        return Some(known);
+    }
+    let raw = builder.raw(call, number::INLINED_AT).filter(|_| depth < MAX_DEPTH)?;
+    let (at, scope, outer) =
+        (narrow(builder.debug_number(raw, 0)), raw.arg(1), raw.operands.get(2).copied());
+    let caller = match outer {
+        Some(outer) => Some(inlined(builder, scope, outer, depth + 1)?),
+        None => None,
+    };
+    let file = builder.debug_file(source);
+    let new = builder.module.debug.inlined.push(Inlined { name, file, line, call: at, caller });
+    builder.debug.inlined.insert((function, call), new);
+    Some(new)
 }

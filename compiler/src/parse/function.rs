@@ -152,7 +152,7 @@ impl Body<'_, '_> {
         if self.block.is_none() {
             return Err(inst.error("stands outside of a block".into()));
         }
-        self.loc = self.b.loc(inst, self.line);
+        self.loc = Loc { inlined: self.inlined, ..self.b.loc(inst, self.line) };
         self.set_flags(inst);
         if self.control_flow(inst)?
             || arith::translate(self, inst)?
@@ -279,7 +279,12 @@ impl Body<'_, '_> {
     fn extended(&mut self, inst: &Instruction<'_>) -> Result<()> {
         match self.b.defs.get(&inst.arg(0)?) {
             Some(Def::InstructionSet(InstructionSet::OpenCl)) => opencl::translate(self, inst),
-            Some(Def::InstructionSet(InstructionSet::DebugLines)) => debug::extended(self, inst),
+            Some(Def::InstructionSet(InstructionSet::ShaderDebug)) => {
+                debug::extended(self, inst, false)
+            }
+            Some(Def::InstructionSet(InstructionSet::OpenClDebug)) => {
+                debug::extended(self, inst, true)
+            }
             Some(Def::InstructionSet(InstructionSet::Debug)) => Ok(()),
             _ => Err(inst.error("names an instruction set that is not imported".into())),
         }

@@ -51,9 +51,10 @@ impl Builder<'_> {
                 let name = inst.string(0)?.0;
                 let set = match name.as_str() {
                     "OpenCL.std" => InstructionSet::OpenCl,
-                    "OpenCL.DebugInfo.100" | "SPIRV.debug" | "DebugInfo" => InstructionSet::Debug,
+                    "OpenCL.DebugInfo.100" => InstructionSet::OpenClDebug,
+                    "SPIRV.debug" | "DebugInfo" => InstructionSet::Debug,
                     name if name.starts_with("NonSemantic.Shader.DebugInfo.") => {
-                        InstructionSet::DebugLines
+                        InstructionSet::ShaderDebug
                     }
                     name if name.starts_with("NonSemantic.") => InstructionSet::Debug,
                     name => {
@@ -64,8 +65,12 @@ impl Builder<'_> {
             }
             Op::ExtInst => match self.defs.get(&inst.arg(0)?) {
                 Some(Def::InstructionSet(InstructionSet::Debug)) => self.define(inst, Def::Debug),
-                Some(Def::InstructionSet(InstructionSet::DebugLines)) => {
-                    debug::source(self, inst)?;
+                Some(Def::InstructionSet(InstructionSet::ShaderDebug)) => {
+                    debug::collect(self, inst, false)?;
+                    self.define(inst, Def::Debug)
+                }
+                Some(Def::InstructionSet(InstructionSet::OpenClDebug)) => {
+                    debug::collect(self, inst, true)?;
                     self.define(inst, Def::Debug)
                 }
                 _ => Err(inst.error("stands outside of a function".into())),

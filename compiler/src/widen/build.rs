@@ -466,6 +466,7 @@ mod tests {
             return_type: int,
             values: Arena::default(),
             variables: Vec::new(),
+            shown: Vec::new(),
             blocks: Arena::default(),
             exported: false,
             loc: Loc::default(),
