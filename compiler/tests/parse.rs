@@ -194,18 +194,21 @@ const PRELUDE: &str = "
     %true = OpConstantTrue %bool
 ";
 
-/// The error of a kernel with this body.
-fn refusal(body: &str) -> String {
-    let text = format!(
+/// A kernel with this body.
+fn kernel(body: &str) -> Vec<u8> {
+    clang::assemble(&format!(
         "{PRELUDE}
         %k = OpFunction %void None %fn
         %p = OpFunctionParameter %gp
         %n = OpFunctionParameter %int
         {body}
         OpFunctionEnd"
-    );
-    let module = clang::assemble(&text);
-    match parse(&module, &[]) {
+    ))
+}
+
+/// The error of a kernel with this body.
+fn refusal(body: &str) -> String {
+    match parse(&kernel(body), &[]) {
         Err(error) => error.to_string(),
         Ok(mut module) => check(&mut module).expect_err("the module is wrong").to_string(),
     }
@@ -272,6 +275,23 @@ fn errors_say_where_and_what() {
         assert!(error.starts_with("word "), "{error}");
         assert!(error.contains("kernel \"k\""), "{error}");
     }
+}
+
+/// LLVM's translator writes a phi's arm once for each case of a switch; arms that differ are refused.
+#[test]
+fn a_phi_may_repeat_an_arm() {
+    let body = |second: &str| {
+        format!(
+            "%l = OpLabel\nOpSwitch %n %a 1 %b 2 %b\n%a = OpLabel\nOpBranch %b\n\
+             %b = OpLabel\n%x = OpPhi %int %one %l {second} %l %n %a\nOpReturn"
+        )
+    };
+    let mut module = parse(&kernel(&body("%one")), &[]).expect("it is well formed");
+    check(&mut module).expect("the arms are equal");
+    assert!(
+        refusal(&body("%three"))
+            .contains("OpPhi does not name each block that leads to its block once")
+    );
 }
 
 /// Operands of types that no instruction takes, the largest and the smallest, are refused.

@@ -300,6 +300,9 @@ impl Body<'_, '_> {
                 let from = self.ends.get(&from).copied().unwrap_or(from);
                 arms.push((from, self.operand(head, value).map_err(at)?));
             }
+            // LLVM has an arm for each case of a switch, and its translator keeps them all.
+            let mut seen = HashSet::new();
+            arms.retain(|arm| seen.insert(*arm));
             self.f.blocks[block].insts[index].op = Op::Phi(arms);
         }
         Ok(())
