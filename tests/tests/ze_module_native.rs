@@ -185,3 +185,57 @@ fn a_binary_with_imports_has_no_kernels_before_it_is_linked() {
         check!(zeModuleDestroy(module));
     }
 }
+
+/// An ELF file with one section, of the type that Intel's compilers use for SPIR-V.
+fn elf_with_spirv(spirv: &[u8]) -> Vec<u8> {
+    const STRINGS: u32 = 3;
+    const SPIRV: u32 = 0xff00_0009;
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    file.extend([2, 0xff, 0, 0, 1, 0, 0, 0]);
+    [0_u64, 0, 64].iter().for_each(|offset| file.extend(offset.to_le_bytes()));
+    file.extend([0; 4]);
+    [64_u16, 56, 0, 64, 3, 1].iter().for_each(|field| file.extend(field.to_le_bytes()));
+    file.resize(128, 0);
+    let mut at = 64 * 4_u64;
+    for (kind, size) in [(STRINGS, 1), (SPIRV, spirv.len() as u64)] {
+        file.extend([0; 4]);
+        file.extend(kind.to_le_bytes());
+        [0, 0, at, size, 0, 1, 0].iter().for_each(|field| file.extend(u64::to_le_bytes(*field)));
+        at += size;
+    }
+    file.push(0);
+    file.extend(spirv);
+    file
+}
+
+/// A program that was compiled ahead of time for Intel's GPUs brings an archive: a binary for each of them, and
+/// SPIR-V for all others.
+#[test]
+fn the_spirv_of_an_archive_for_several_gpus_is_built() {
+    let gpu = Gpu::new();
+    let spirv = ze::spirv_from(SOURCE);
+    let archive = |general: &[u8]| {
+        let mut bytes = b"!<arch>\n".to_vec();
+        for (name, file) in [("64.dg2/", &b"\x7fELF, but of no use"[..]), ("generic_ir/", general)]
+        {
+            bytes.extend(
+                format!("{name:<16}{0:<12}{0:<6}{0:<6}{0:<8}{1:<10}`\n", 0, file.len()).bytes(),
+            );
+            bytes.extend(file);
+            bytes.resize(bytes.len().next_multiple_of(2), b'\n');
+        }
+        bytes
+    };
+    for bytes in [archive(&elf_with_spirv(&spirv)), elf_with_spirv(&spirv)] {
+        let (answer, module, log) = load(&gpu, &bytes);
+        assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+        assert_eq!(run(&gpu, module, "fill"), [41, 42, 43, 45]);
+        check!(zeModuleDestroy(module));
+    }
+    let (answer, _, log) = load(&gpu, &archive(&elf_with_spirv(&spirv[..40])));
+    assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, "{log}");
+    let (answer, _, log) = load(&gpu, &archive(b"something else"));
+    assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_NATIVE_BINARY);
+    assert!(log.contains("no native binary of this driver"), "{log}");
+}

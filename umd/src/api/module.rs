@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::handle;
 use source::Source;
 
+mod carried;
 mod source;
 
 api! {

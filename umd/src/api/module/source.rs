@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use tally_compiler_protocol::Input;
 use tally_ze::*;
 
+use super::carried;
 use crate::api::Call;
 use crate::core::module::Constants;
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::settings;
 
 /// The input of zeModuleCreate.
 pub(super) enum Source<'c> {
-    /// A native binary.
+    /// A native binary of this driver.
     Native(&'c [u8]),
     /// SPIR-V modules with their flags and constants.
     Spirv(Vec<Input>),
@@ -42,14 +43,26 @@ pub(super) fn read<'c>(call: Call<'c>, desc: &'c ze_module_desc_t) -> Result<Sou
             Err(Error::unsupported("desc->pNext: several native binaries can't be made one module"))
         }
         Some(program) => inputs(call, program).map(Source::Spirv),
-        None if native => bytes(call, desc.pInputModule, desc.inputSize).map(Source::Native),
-        None => {
-            let spirv = bytes(call, desc.pInputModule, desc.inputSize)?;
-            let constants = constants(call, desc.pConstants, spirv)?;
-            let input = input(call, spirv, desc.pBuildFlags, constants)?;
+        None if native => {
+            let binary = bytes(call, desc.pInputModule, desc.inputSize)?;
+            let Some(carried) = carried::find(binary) else { return Ok(Source::Native(binary)) };
+            log::debug!("zeModuleCreate: the SPIR-V that the native binary carries is built");
+            let mut input = one(call, carried.spirv, desc)?;
+            // Of several flags the last ones count: those of the call.
+            input.options = format!("{} {}", carried.flags, input.options);
             Ok(Source::Spirv(vec![input]))
         }
+        None => {
+            let spirv = bytes(call, desc.pInputModule, desc.inputSize)?;
+            Ok(Source::Spirv(vec![one(call, spirv, desc)?]))
+        }
     }
+}
+
+/// SPIR-V with a description's flags and constants.
+fn one(call: Call<'_>, spirv: &[u8], desc: &ze_module_desc_t) -> Result<Input> {
+    let constants = constants(call, desc.pConstants, spirv)?;
+    input(call, spirv, desc.pBuildFlags, constants)
 }
 
 /// The SPIR-V modules that a program description lists. They replace the module description's
