@@ -333,7 +333,7 @@ fn lost() {
     assert!(state.reset.is_empty());
 }
 
-/// hwloc queries properties with structures that it does not initialise.
+/// hwloc and AdaptiveCpp query properties with structures that they do not initialise.
 #[test]
 fn structures_may_come_as_they_lie_in_memory() {
     let device = devices()[0];
@@ -350,6 +350,13 @@ fn structures_may_come_as_they_lie_in_memory() {
     };
     check!(zeDeviceGetProperties(ze::device(), &raw mut core));
     assert_ne!(core.uuid.id, [0; 16]);
+    let mut limits = ze_device_compute_properties_t {
+        stype: ze_structure_type_t(0x81e3_6860),
+        pNext: ptr::without_provenance_mut(8),
+        ..Default::default()
+    };
+    check!(zeDeviceGetComputeProperties(ze::device(), &raw mut limits));
+    assert_ne!(limits.maxTotalGroupSize, 0);
 }
 
 #[test]

@@ -385,7 +385,7 @@ impl<'c> Call<'c> {
 
     /// A structure to fill that programs are known to hand over uninitialised, and what extends it.
     /// An `stype` that is neither a structure's nor zero tells such a one: nothing extends it then, and
-    /// its `pNext` is not looked at. (hwloc asks so for what it shows of a device.)
+    /// its `pNext` is not looked at. (hwloc and AdaptiveCpp ask so for what they need of a device.)
     ///
     /// # Errors
     /// INVALID_NULL_POINTER, or INVALID_ARGUMENT if `stype` is another structure's.

@@ -143,7 +143,7 @@ api! {
         pComputeProperties: *mut ze_device_compute_properties_t,
     ) {
         call.handle(hDevice, "hDevice")?;
-        let out = call.properties(pComputeProperties, "pComputeProperties")?;
+        let (out, _) = call.raw_properties(pComputeProperties, "pComputeProperties", &[])?;
         out.maxTotalGroupSize = MAX_GROUP_ITEMS;
         [out.maxGroupSizeX, out.maxGroupSizeY, out.maxGroupSizeZ] = [MAX_GROUP_ITEMS; 3];
         [out.maxGroupCountX, out.maxGroupCountY, out.maxGroupCountZ] = [u32::MAX; 3];
