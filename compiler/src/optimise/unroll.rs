@@ -218,8 +218,8 @@ impl<'a> Turns<'a> {
     }
 
     /// Whether an access to a private array or a constant table has an index that counts the turns, or a
-    /// mathematical function has an argument that does, so that it is constant if this loop is unrolled
-    /// and those around it are.
+    /// mathematical function has an argument that does, or a float is made of what does, so that it is constant
+    /// if this loop is unrolled and those around it are.
     fn fixes_something(&self) -> bool {
         let function = self.function;
         let mut insts = self.plan.it.blocks.iter().flat_map(|&id| &function.blocks[id].insts);
@@ -237,6 +237,8 @@ impl<'a> Turns<'a> {
                 let mut all = args.iter().map(|&arg| self.counts(arg, 0));
                 all.try_fold(false, |any, it| Some(any | it?)) == Some(true)
             }
+            // Conversions of scalars, and copies of their results into vectors, take as long as the arithmetic.
+            Op::Convert(ConvertOp::SToF | ConvertOp::UToF, a) => self.counts(*a, 0) == Some(true),
             _ => false,
         })
     }

@@ -255,7 +255,8 @@ fn loops_without_gain_or_bound_are_left() {
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += table[i];"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / 3.0f);"), 0);
-    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / (float)n);"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / (float)n);"), 0);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(p[i] / (float)n);"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) { l[i] = table[i]; barrier(1); }"), 1);
     assert_eq!(loops_left("int b[99]; for (int i = 0; i < 99; i++) b[i] = i; p[2] = b[n & 1];"), 1);
     assert_eq!(
