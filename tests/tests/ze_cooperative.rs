@@ -36,9 +36,10 @@ const KERNELS: &str = "
             all += parts[g];
         out[get_global_id(0)] = all;
     }
-    kernel void endless(global volatile uint *flag)
+    kernel void endless(global volatile uint *flags)
     {
-        while (*flag == 0)
+        flags[1] = 1;
+        while (flags[0] == 0)
             ;
     }";
 
@@ -164,7 +165,7 @@ fn more_groups_than_the_maximum_are_refused() {
 #[test]
 fn a_cooperative_launch_that_waits_keeps_no_other_queue_from_its_work() {
     let it = Shares::new();
-    let flag = it.gpu.host::<u32>(1);
+    let flag = it.gpu.host::<u32>(2);
     let address = flag.address();
     check!(zeKernelSetArgumentValue(it.endless, 0, 8, ptr::from_ref(&address).cast()));
     let (stuck, list) = (it.gpu.immediate(0, true), it.gpu.immediate(0, true));
@@ -176,4 +177,35 @@ fn a_cooperative_launch_that_waits_keeps_no_other_queue_from_its_work() {
     it.expect(it.most / 2);
     flag.set(0, 1);
     stuck.synchronize();
+}
+
+/// The device has threads for the largest launch, but not beside another. The one that runs waits for the host here,
+/// and the host waits for a small launch behind the largest.
+#[test]
+fn a_launch_that_waits_for_threads_holds_up_no_smaller_one() {
+    let (it, large) = (Shares::new(), Shares::new());
+    let flags = it.gpu.host::<u32>(2);
+    let address = flags.address();
+    check!(zeKernelSetArgumentValue(it.endless, 0, 8, ptr::from_ref(&address).cast()));
+    let stuck = it.gpu.immediate(0, true);
+    let groups = ze_group_count_t { groupCountX: it.most / 2, groupCountY: 1, groupCountZ: 1 };
+    let (groups, none) = (&raw const groups, ptr::null_mut());
+    check!(zeCommandListAppendLaunchCooperativeKernel(stuck.0, it.endless, groups, NONE, 0, none));
+    while flags.get(1) == 0 {
+        std::thread::yield_now();
+    }
+    // One queue reads both, and the second need not wait for the first.
+    let others = it.gpu.immediate(0, false);
+    large.launch(&others, it.most);
+    let pool = it.gpu.pool(1, ze_event_pool_flags_t::empty());
+    let half = pool.event(0);
+    check!(zeCommandListAppendLaunchCooperativeKernel(
+        others.0, it.kernel, groups, half.0, 0, none
+    ));
+    half.synchronize();
+    it.expect(it.most / 2);
+    flags.set(0, 1);
+    stuck.synchronize();
+    others.synchronize();
+    large.expect(it.most);
 }

@@ -3,7 +3,8 @@
 //!
 //! All units of such a work run at once, each on a thread of its own, however few execution units there are.
 //! These threads do nothing else, so units that wait for each other, even endlessly, keep no worker from other
-//! work. Works start in order, each once there is a thread for every unit.
+//! work. A work starts once there is a thread for every unit. Until then it holds up no later one for which there
+//! are threads: the kernel that it waits for may itself wait for that one.
 
 use crate::sync::MutexGuard;
 use std::collections::VecDeque;
@@ -76,16 +77,18 @@ impl Sched {
         true
     }
 
-    /// Starts the next works, as long as there are threads for all their units.
+    /// Starts the works for which there are threads, in order.
     fn staff(&self, pool: &mut Cooperative) {
-        while let Some(work) = pool.waiting.front().cloned() {
-            let units = work.units() as usize;
-            if pool.free < units {
-                return;
+        let mut next = 0;
+        while pool.free > 0 && next < pool.waiting.len() {
+            let units = pool.waiting[next].units() as usize;
+            if units > pool.free {
+                next += 1;
+                continue;
             }
-            pool.waiting.pop_front();
             pool.free -= units;
-            pool.units.extend(std::iter::repeat_n(work, units));
+            let work = pool.waiting.remove(next);
+            pool.units.extend(work.into_iter().flat_map(|work| std::iter::repeat_n(work, units)));
             self.cooperative_units.notify_all();
         }
     }

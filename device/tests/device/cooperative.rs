@@ -128,19 +128,20 @@ unsafe extern "C" fn draw(context: *const GroupContext) {
 }
 
 #[test]
-fn launches_that_wait_for_units_start_in_their_order() {
-    // "launches that wait for units start in order of arrival", whatever would fit meanwhile.
+fn a_launch_that_waits_for_units_holds_up_none_for_which_there_are() {
+    // "Launches that wait for units are considered in order of arrival, and one for which there are not enough
+    // units holds up no later one for which there are."
     let gpu = narrow();
     let cells = Memory::new(4096);
     let mut first = gpu.queue();
-    // It keeps half of the units until all waiting launches have arrived.
+    // It keeps half of the units until all small launches have ended.
     let held = Kernarg::new(&[cells.cell_va(8), cells.cell_va(9)]);
     first.push(dispatch(COOPERATIVE, meet, &held, 16, None));
     eventually("the first launch", || cells.load(8) == 1);
-    // Every second launch has room beside the first. Two successive ones never have room together: a group
-    // of the former has to end, and so to draw, before the latter begins.
-    let groups = [32, 2, 31, 3, 32, 1];
-    let mut waiting = Vec::new();
+    // Every second launch has room beside the first. Two of the others never have room together: a group of the
+    // former has to end, and so to draw, before the latter begins.
+    let groups = [32, 2, 32, 3, 32, 1];
+    let mut queues = Vec::new();
     for (i, groups) in groups.into_iter().enumerate() {
         let mut queue = gpu.queue_on(&gpu.vm, EngineClass::Compute, 1, Priority::Normal);
         let kernarg = Kernarg::new(&[cells.cell_va(10), cells.cell_va(20 + i)]);
@@ -148,12 +149,14 @@ fn launches_that_wait_for_units_start_in_their_order() {
         cells.cell(20 + i).store(u64::MAX, Ordering::Release);
         queue.push(dispatch(COOPERATIVE, draw, &kernarg, groups, signal));
         eventually("its turn to wait", || gpu.device.query(&queue.handle).head == 1);
-        waiting.push((queue, kernarg));
+        queues.push((queue, kernarg));
     }
+    eventually("the small ones", || [1, 3, 5].iter().all(|i| cells.load(30 + i) == 1));
+    assert!([0, 2, 4].iter().all(|i| cells.load(30 + i) == 0), "a large one ran beside the first");
     cells.cell(9).store(1, Ordering::Release);
     eventually("all", || (0..groups.len()).all(|i| cells.load(30 + i) == 1));
-    let first: Vec<_> = (0..groups.len()).map(|i| cells.load(20 + i)).collect();
-    assert!(first.is_sorted(), "a launch has begun before one that came earlier: {first:?}");
+    let drawn = [0, 2, 4].map(|i| cells.load(20 + i));
+    assert!(drawn.is_sorted(), "a launch has begun before one that came earlier: {drawn:?}");
 }
 
 #[test]
