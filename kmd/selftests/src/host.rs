@@ -185,10 +185,10 @@ pub fn node_of(number: u32) -> std::path::PathBuf {
         names.into_iter().find(|name| name.to_string_lossy().starts_with("renderD"))
     };
     let mut path = None;
-    // The node is registered after its parent, and devtmpfs follows later.
+    // The node comes after its parent. Opening it fails with ENODEV until the DRM core has registered it.
     eventually(|| {
         let found = node().map(|name| std::path::Path::new("/dev/dri").join(name));
-        path = found.filter(|path| path.exists());
+        path = found.filter(|path| std::fs::File::open(path).is_ok());
         path.is_some()
     });
     path.expect("its path")
