@@ -30,4 +30,19 @@ static inline double double_of_bits(uint64_t bits) {
   return x;
 }
 
+// The magnitude of a finite double as fraction * 2^exponent.
+struct integer {
+  uint64_t fraction;
+  int32_t exponent;
+};
+
+static inline struct integer integer_of(double x) {
+  uint64_t bits = bits_of_double(x) & 0x7fffffffffffffff;
+  int32_t exponent = (int32_t)(bits >> 52);
+  uint64_t fraction = bits & 0xfffffffffffff;
+  if (exponent == 0)
+    return (struct integer){fraction, -1074};
+  return (struct integer){fraction | 0x10000000000000, exponent - 1075};
+}
+
 #endif

@@ -108,21 +108,6 @@ EXPORT float fmaf(float a, float b, float c) {
   return (float)sum;
 }
 
-// A magnitude as an integer times a power of two; exact for every finite double.
-struct Parts {
-  uint64_t fraction;
-  int exponent;
-};
-
-static inline struct Parts split(double x) {
-  uint64_t bits = bits_of_double(x) & 0x7fffffffffffffff;
-  int exponent = (int)(bits >> 52);
-  uint64_t fraction = bits & 0xfffffffffffff;
-  if (exponent == 0)
-    return (struct Parts){fraction, -1074};
-  return (struct Parts){fraction | 0x10000000000000, exponent - 1075};
-}
-
 typedef unsigned __int128 u128;
 
 static inline int leading_zeros(u128 x) {
@@ -157,7 +142,7 @@ EXPORT double fma(double a, double b, double c) {
     return a * b; // A product that vanishes keeps its sign: it was not zero.
   uint64_t product_sign = (a_bits ^ b_bits) >> 63;
   uint64_t addend_sign = c_bits >> 63;
-  struct Parts pa = split(a), pb = split(b), pc = split(c);
+  struct integer pa = integer_of(a), pb = integer_of(b), pc = integer_of(c);
   u128 product = (u128)pa.fraction * pb.fraction;
   int product_exponent = pa.exponent + pb.exponent;
   u128 addend = pc.fraction;

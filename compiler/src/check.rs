@@ -21,8 +21,7 @@ use std::fmt;
 use tally_compiler_protocol::SUBGROUP_SIZES;
 
 use crate::ir::{
-    AddressSpace, Function, FunctionId, GlobalId, Kernel, KernelFacts, Loc, Module, Op, Operand,
-    Scope,
+    AddressSpace, Function, FunctionId, GlobalId, Kernel, KernelFacts, Loc, Module, Op, Scope,
 };
 pub use crate::parse::Error;
 use crate::parse::opcode_name;
@@ -363,7 +362,7 @@ impl<'m> Checker<'m> {
         let module = self.module;
         let mut constants = HashSet::new();
         for &id in functions {
-            for_each_constant(&module.functions[id], |constant| {
+            module.functions[id].for_each_constant(|constant| {
                 constants.insert(constant);
             });
         }
@@ -392,20 +391,6 @@ fn is_of_system_scope(op: &Op) -> bool {
         | Op::Fence(scope, _) => *scope == Scope::System,
         _ => false,
     }
-}
-
-/// Calls `visit` on each constant that a function references.
-fn for_each_constant(function: &Function, mut visit: impl FnMut(crate::ir::ConstId)) {
-    let mut note = |operand: Operand| {
-        if let Operand::Const(id) = operand {
-            visit(id);
-        }
-    };
-    for (_, block) in function.blocks.iter() {
-        block.insts.iter().for_each(|inst| inst.op.for_each_operand(&mut note));
-        block.terminator.for_each_operand(&mut note);
-    }
-    function.variables.iter().filter_map(|variable| variable.init).for_each(visit);
 }
 
 /// `file:line:column` of a place, if the module says.

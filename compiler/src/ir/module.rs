@@ -540,6 +540,20 @@ impl Function {
         self.blocks.is_empty()
     }
 
+    /// Calls `visit` with each constant that an instruction, a terminator or a variable's initialiser names.
+    pub fn for_each_constant(&self, mut visit: impl FnMut(ConstId)) {
+        let mut note = |operand: Operand| {
+            if let Operand::Const(id) = operand {
+                visit(id);
+            }
+        };
+        for (_, block) in self.blocks.iter() {
+            block.insts.iter().for_each(|inst| inst.op.for_each_operand(&mut note));
+            block.terminator.for_each_operand(&mut note);
+        }
+        self.variables.iter().filter_map(|variable| variable.init).for_each(visit);
+    }
+
     /// A placeholder for a function that nothing calls. It has no name either: each kernel of a module
     /// has such placeholders for all other kernels.
     fn placeholder(&self) -> Function {

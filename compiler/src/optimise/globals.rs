@@ -5,7 +5,7 @@
 //! Such variables live as long as the kernel's execution by an item. numba and LLVM's translator write
 //! tables in this form.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::ir::{
     AddressSpace, ConstId, ConstKind, ENTRY, Flags, Function, Global, GlobalId, Inst, Module, Op,
@@ -20,7 +20,7 @@ const MAX_TABLE_BYTES: u64 = 64 << 10;
 pub(super) fn run(module: &mut Module, function: &mut Function, watched: bool) {
     let mut used: BTreeMap<GlobalId, Vec<ConstId>> = BTreeMap::new();
     let mut seen = HashSet::new();
-    each_constant(function, |id| {
+    function.for_each_constant(|id| {
         if let ConstKind::Address(global, _) = module.constants[id].kind
             && module.globals[global].space == AddressSpace::Private
             && seen.insert(id)
@@ -28,6 +28,8 @@ pub(super) fn run(module: &mut Module, function: &mut Function, watched: bool) {
             used.entry(global).or_default().push(id);
         }
     });
+    let held = held(module, function, used.keys().copied());
+    used.retain(|global, _| !held.contains(global));
     if used.is_empty() {
         return;
     }
@@ -42,17 +44,27 @@ pub(super) fn run(module: &mut Module, function: &mut Function, watched: bool) {
     }
 }
 
-/// Calls `visit` with each constant that an instruction or a terminator names.
-fn each_constant(function: &Function, mut visit: impl FnMut(ConstId)) {
-    let mut note = |operand: Operand| {
-        if let Operand::Const(id) = operand {
-            visit(id);
+/// The variables whose addresses are in initialisers or parts of other constants. No value of the function can
+/// take their place there.
+fn held(
+    module: &Module,
+    function: &Function,
+    used: impl Iterator<Item = GlobalId>,
+) -> BTreeSet<GlobalId> {
+    let mut holders: Vec<ConstId> = used.filter_map(|id| module.globals[id].init).collect();
+    holders.extend(function.variables.iter().filter_map(|variable| variable.init));
+    function.for_each_constant(|id| {
+        if matches!(module.constants[id].kind, ConstKind::Composite(_)) {
+            holders.push(id);
         }
-    };
-    for (_, block) in function.blocks.iter() {
-        block.insts.iter().for_each(|inst| inst.op.for_each_operand(&mut note));
-        block.terminator.for_each_operand(&mut note);
+    });
+    let mut held = BTreeSet::new();
+    while !holders.is_empty() {
+        let found = module.globals_in(holders.drain(..));
+        let new = found.into_iter().filter(|&global| held.insert(global));
+        holders = new.filter_map(|global| module.globals[global].init).collect();
     }
+    held
 }
 
 /// The values that are addresses in a variable, if all that is done with these is to read there.
@@ -200,7 +212,7 @@ fn rename(function: &mut Function, names: &HashMap<ConstId, Operand>) {
 /// Whether a function still names a private variable of module scope.
 pub fn has_private_globals(module: &Module, function: &Function) -> bool {
     let mut constants = Vec::new();
-    each_constant(function, |id| constants.push(id));
+    function.for_each_constant(|id| constants.push(id));
     let globals = module.globals_in(constants);
     globals.into_iter().any(|id| module.globals[id].space == AddressSpace::Private)
 }

@@ -25,7 +25,9 @@ const DECLARATIONS: &str = "
     %pi = OpTypePointer Private %i32
     %table = OpVariable %pall Private %start
     %memory = OpVariable %pall Private %start
-    %sum = OpVariable %pi Private";
+    %sum = OpVariable %pi Private
+    %pair = OpTypeArray %pall %two
+    %aliases = OpConstantComposite %pair %memory %memory";
 
 fn assembled(body: &str) -> tally_compiler::ir::Module {
     let parameters = &[("x", "p"), ("y", "p")];
@@ -85,4 +87,25 @@ fn they_are_widened() {
         let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
         assert!(insts.any(|inst| matches!(inst.op, Op::Gather(..))), "the table is gathered from");
     }
+}
+
+/// A variable whose address a constant holds has one place: a write through that pointer is seen by name.
+#[test]
+fn an_address_in_a_constant_keeps_its_meaning() {
+    let body = "
+    %low = OpBitwiseAnd %i64 %i %three
+    %from = OpInBoundsPtrAccessChain %p %y %i
+    %in = OpLoad %i32 %from Aligned 4
+    %pointer = OpCompositeExtract %pall %aliases 1
+    %slot = OpInBoundsAccessChain %pi %pointer %low
+    OpStore %slot %in Aligned 4
+    %third = OpInBoundsAccessChain %pi %memory %three
+    %last = OpLoad %i32 %third Aligned 4
+    %to = OpInBoundsPtrAccessChain %p %x %i
+    OpStore %to %last Aligned 4";
+    let module = assembled(body);
+    let run = (Grid::line(101, 50), vec![ints(101, |_| 0), ints(101, |i| i * 7 - 90)]);
+    same(&module, "k", run.0, &run.1, "");
+    let want = (0..101i32).flat_map(|i| if i & 3 == 3 { i * 7 - 90 } else { 4000 }.to_le_bytes());
+    assert_eq!(interpreted(&module, "k", &run).unwrap()[0], want.collect::<Vec<u8>>());
 }

@@ -6,21 +6,6 @@
 
 #include "exact.h"
 
-// A positive finite number as an integer times 2^exponent.
-struct integer {
-  uint64_t value;
-  int32_t exponent;
-};
-
-static inline struct integer integer_of(double x) {
-  uint64_t bits = bits_of_double(x) & 0x7fffffffffffffff;
-  int32_t exponent = (int32_t)(bits >> 52);
-  uint64_t fraction = bits & 0xfffffffffffff;
-  if (exponent == 0)
-    return (struct integer){fraction, -1074};
-  return (struct integer){fraction | 0x10000000000000, exponent - 1075};
-}
-
 struct division {
   double remainder;
   // The low bits of the quotient, which is not negative.
@@ -39,9 +24,9 @@ static inline struct division divide(double x, double y, bool nearest) {
     // Less than half of y, unless the exponents are neighbours.
     if (a.exponent < b.exponent - 1)
       return (struct division){x, 0};
-    b = (struct integer){b.value << 1, a.exponent};
+    b = (struct integer){b.fraction << 1, a.exponent};
   }
-  uint64_t quotient = a.value / b.value, rest = a.value % b.value;
+  uint64_t quotient = a.fraction / b.fraction, rest = a.fraction % b.fraction;
   // Long division, each step with as many bits as fit above the 53 of the remainder.
   for (int32_t left = a.exponent - b.exponent; left > 0;) {
     if (rest == 0) {
@@ -49,13 +34,13 @@ static inline struct division divide(double x, double y, bool nearest) {
       break;
     }
     int32_t step = left < 11 ? left : 11;
-    quotient = (quotient << step) + (rest << step) / b.value;
-    rest = (rest << step) % b.value;
+    quotient = (quotient << step) + (rest << step) / b.fraction;
+    rest = (rest << step) % b.fraction;
     left -= step;
   }
-  bool up = nearest && (2 * rest > b.value || (2 * rest == b.value && (quotient & 1)));
+  bool up = nearest && (2 * rest > b.fraction || (2 * rest == b.fraction && (quotient & 1)));
   quotient += up;
-  double size = up ? -(double)(b.value - rest) : (double)rest;
+  double size = up ? -(double)(b.fraction - rest) : (double)rest;
   double remainder = scale(size, b.exponent);
   remainder = rest == 0 ? 0 : remainder;
   return (struct division){sign_of(x) ? -remainder : remainder, (uint32_t)quotient};
