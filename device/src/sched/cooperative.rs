@@ -80,15 +80,15 @@ impl Sched {
     /// Starts the works for which there are threads, in order.
     fn staff(&self, pool: &mut Cooperative) {
         let mut next = 0;
-        while pool.free > 0 && next < pool.waiting.len() {
-            let units = pool.waiting[next].units() as usize;
-            if units > pool.free {
+        while let Some(work) = pool.waiting.get(next).cloned() {
+            let units = work.units() as usize;
+            if pool.free < units {
                 next += 1;
                 continue;
             }
+            pool.waiting.remove(next);
             pool.free -= units;
-            let work = pool.waiting.remove(next);
-            pool.units.extend(work.into_iter().flat_map(|work| std::iter::repeat_n(work, units)));
+            pool.units.extend(std::iter::repeat_n(work, units));
             self.cooperative_units.notify_all();
         }
     }
