@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::build::Var;
 use super::emit::{Mask, Place, Widener};
+use super::flow::Node;
 use super::ops::divides;
 use super::refusal::Refusal;
 use super::shape::{Shape, mixes, outer_masked};
@@ -189,11 +190,17 @@ impl Widener<'_> {
             })
     }
 
-    /// A barrier of the work-group is only allowed where all items of the vector are together.
+    /// A barrier of the work-group is only allowed where all items of the vector are together. A pending
+    /// block that all of them run later has no item yet: one behind a loop is pending in all of it.
     fn check_stop(&self, place: usize, id: BlockId) -> Result<(), Refusal> {
-        let together = self.flow.leader[id.index()] == ENTRY
+        let led = |block: BlockId| self.flow.leader[block.index()] == ENTRY;
+        let empty = |&place: &usize| match self.flow.order[place] {
+            Node::Block(block) => led(block),
+            Node::Latch(_) => false,
+        };
+        let together = led(id)
             && self.flow.masked_around(id).is_none()
-            && self.flow.pending[place].is_empty();
+            && self.flow.pending[place].iter().all(empty);
         if together {
             return Ok(());
         }

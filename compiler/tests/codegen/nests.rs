@@ -39,7 +39,7 @@ impl Nest {
         for _ in 0..3 {
             nest.statement();
         }
-        nest.text += "out[i] = x ^ y ^ s ^ (int)u ^ (int)w ^ b ^ (int)f ^ p.x ^ p.y;\n}\n";
+        nest.text += "out[i] ^= x ^ y ^ s ^ (int)u ^ (int)w ^ b ^ (int)f ^ p.x ^ p.y;\n}\n";
         nest.text
     }
 
@@ -115,7 +115,7 @@ impl Nest {
     }
 
     fn statement(&mut self) {
-        match self.below(10) {
+        match self.below(12) {
             0..=2 if self.depth < 3 => {
                 self.loops += 1;
                 let k = format!("k{}", self.loops);
@@ -157,6 +157,14 @@ impl Nest {
                 );
             }
             6 | 7 => self.change_shared(),
+            8 => {
+                let (condition, value) = (self.own(), self.own());
+                let _ = writeln!(self.text, "if ({condition} & 2) out[i] = ADD(out[i], {value});");
+            }
+            9 if self.loops > 0 => {
+                let counter = 1 + self.below(u64::from(self.loops));
+                let _ = writeln!(self.text, "if (k{counter} == (uint)(m & 7)) break;");
+            }
             _ => self.exchange(),
         }
     }
@@ -192,7 +200,44 @@ fn loops_with_barriers_keep_what_items_share_and_what_each_has() {
     }
 }
 
-/// The test above finds a missing copy of shared values behind a barrier in some kernel.
+/// All items leave the loop together, in its middle, and part behind it.
+#[test]
+fn items_that_part_behind_a_loop_with_barriers_run_in_vectors() {
+    let text = "kernel void nest(global int *out, local int *t, int n, int m) {
+           uint l = get_local_id(0) + get_local_id(1) * get_local_size(0);
+           uint size = get_local_size(0) * get_local_size(1);
+           uint i = get_group_id(0) * size + l;
+           bool changed = false;
+           t[l] = out[i];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           for (int k = 0; k < n; k++) {
+               changed = false;
+               int x = t[(l + k) % size];
+               barrier(CLK_LOCAL_MEM_FENCE);
+               if (l > k && x > m) {
+                   changed = true;
+                   t[l] += x;
+               }
+               barrier(CLK_LOCAL_MEM_FENCE);
+               if (k == n - 3)
+                   break;
+               if (changed)
+                   t[l] ^= k;
+               barrier(CLK_LOCAL_MEM_FENCE);
+           }
+           if (changed)
+               out[i] = t[l];
+         }";
+    let module = compile(text);
+    for target in targets() {
+        assert!(Kernel::with_text(&module, "nest", &target, 16, &|text| text).is_some());
+    }
+    for seed in 1..=4 {
+        compare_at(&widths(), &module, "nest", &runs(seed)).unwrap_or_else(|how| panic!("{how}"));
+    }
+}
+
+/// The random kernels find a missing copy of shared values behind a barrier in some kernel.
 #[test]
 fn a_value_that_is_not_handed_on_shows() {
     let target = targets().pop().expect("the oldest is always there");
