@@ -73,17 +73,19 @@ static const double ERFC64[] = {
 // Below, the polynomial's terms cancel each other, and 1 - erf(x) is more exact.
 #define ERFC_SMALL 0.46875
 
-static inline F64 erfc_near(F64 x) {
+// With `far`, the result may be subnormal.
+static inline F64 erfc_of(F64 x, bool far) {
   F64 size = abs64(x), t = (size - 4) / (size + 4);
   D64 square = product64(size, size);
   struct reduced64 e = reduce64(-square.hi, -square.lo);
   F64 factor = POLYNOMIAL64(ERFC64, t, t * t) / fma64(size, 2, 1);
-  F64 tail = scaled64(exp64(e.r, e.rest) * factor, e.shifted), s = x * x;
+  F64 power = exp64(e.r, e.rest) * factor, s = x * x;
+  F64 tail = far ? scaled_far64(power, e.shifted) : scaled64(power, e.shifted);
   F64 small = fma64(x, POLYNOMIAL64(ERF_SMALL64, s, s * s), x);
   return size < ERFC_SMALL ? 1 - small : x < 0 ? 2 - tail : tail;
 }
 
-FUNCTION64(erfc, abs64(x) <= ERFC_MOST64, erfc_near(x))
+FUNCTION64_OR(erfc, abs64(x) <= ERFC_MOST64, erfc_of(x, false), erfc_of(between64(x, -27.5, 27.5), true))
 
 // The same for floats: for 0 <= x <= 9.2, to 2^-26.
 static const float ERFC32[] = {
@@ -92,7 +94,7 @@ static const float ERFC32[] = {
 };
 #define ERFC_MOST32 9.0f
 
-static inline F32 erfc_near_32(F32 x) {
+static inline F32 erfc_of_32(F32 x, bool far) {
   F32 size = abs32(x), t = (size - 4) / (size + 4);
   D32 square = product32(size, size);
   F32 shifted = fma32(-square.hi, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
@@ -103,9 +105,10 @@ static inline F32 erfc_near_32(F32 x) {
   F32 inverse = 1 / divisor.hi, curve = POLYNOMIAL32(ERFC32, t, t * t), factor = curve * inverse;
   D32 back = product32(factor, divisor.hi);
   F32 lost = factor * divisor.lo - ((curve - back.hi) - back.lo);
-  F32 tail = scaled32(factor + fma32(factor, more, -lost * inverse), shifted), s = x * x;
+  F32 power = factor + fma32(factor, more, -lost * inverse), s = x * x;
+  F32 tail = far ? scaled_far32(power, shifted) : scaled32(power, shifted);
   F32 small = fma32(x, POLYNOMIAL32(ERF_SMALL32, s, s * s), x);
   return size < (F32)ERFC_SMALL ? 1 - small : x < 0 ? 2 - tail : tail;
 }
 
-FUNCTION32(erfc, abs32(x) <= ERFC_MOST32, erfc_near_32(x))
+FUNCTION32_OR(erfc, abs32(x) <= ERFC_MOST32, erfc_of_32(x, false), erfc_of_32(between32(x, -10.5f, 10.5f), true))

@@ -7,26 +7,37 @@
 #define LN_10 0x1.26bb1bbb55516p1
 #define LN_10_LOW -0x1.f48ad494ea3e9p-53
 
-static inline F64 exp_near(F64 x) {
+// A power as a number around 1 and an exponent of two, in the low bits of `shifted`.
+struct power64 {
+  F64 m, shifted;
+};
+
+static inline struct power64 exp_of(F64 x) {
   struct reduced64 e = reduce64(x, 0);
-  return scaled64(exp64(e.r, e.rest), e.shifted);
+  return (struct power64){exp64(e.r, e.rest), e.shifted};
 }
 
-static inline F64 exp2_near(F64 x) {
+static inline struct power64 exp2_of(F64 x) {
   F64 shifted = x + ROUNDER64, t = x - (shifted - ROUNDER64);
   D64 r = product64(t, LN_2);
-  return scaled64(exp64(r.hi, fma64(t, LN_2_LOW, r.lo)), shifted);
+  return (struct power64){exp64(r.hi, fma64(t, LN_2_LOW, r.lo)), shifted};
 }
 
-static inline F64 exp10_near(F64 x) {
+static inline struct power64 exp10_of(F64 x) {
   D64 product = product64(x, LN_10);
   struct reduced64 e = reduce64(product.hi, fma64(x, LN_10_LOW, product.lo));
-  return scaled64(exp64(e.r, e.rest), e.shifted);
+  return (struct power64){exp64(e.r, e.rest), e.shifted};
 }
 
-FUNCTION64(exp, abs64(x) <= 708, exp_near(x))
-FUNCTION64(exp2, abs64(x) <= 1021, exp2_near(x))
-FUNCTION64(exp10, abs64(x) <= 307, exp10_near(x))
+static inline F64 near64(struct power64 it) { return scaled64(it.m, it.shifted); }
+static inline F64 far64(struct power64 it) { return scaled_far64(it.m, it.shifted); }
+
+// Beyond the limits of the far form the result is 0 or infinite.
+static inline F64 exp_far(F64 x) { return far64(exp_of(between64(x, -746, 710))); }
+
+FUNCTION64_OR(exp, abs64(x) <= 708, near64(exp_of(x)), exp_far(x))
+FUNCTION64_OR(exp2, abs64(x) <= 1021, near64(exp2_of(x)), far64(exp2_of(between64(x, -1076, 1025))))
+FUNCTION64_OR(exp10, abs64(x) <= 307, near64(exp10_of(x)), far64(exp10_of(between64(x, -325, 309))))
 
 // (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, to 2^-62 of e^r - 1.
 static const double EXPM1_TAIL[] = {
@@ -50,14 +61,28 @@ static inline F64 expm1_near(F64 x) {
   return abs64(x) < 0x1p-54 ? x : result;
 }
 
-FUNCTION64(expm1, abs64(x) <= 708, expm1_near(x))
+// The far form of e^x - 1: the 1 is less than half of the last place of e^x, or e^x of the 1.
+static inline F64 expm1_far(F64 x) {
+  F64 least = -1;
+  return x < 0 ? least : exp_far(x);
+}
 
-static inline F32 exp_near_32(F32 x) {
+FUNCTION64_OR(expm1, abs64(x) <= 708, expm1_near(x), expm1_far(x))
+
+struct power32 {
+  F32 m, shifted;
+};
+
+static inline struct power32 exp_of_32(F32 x) {
   F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
   F32 high = fma32(-count, LN_2_HIGH_32, x), low = count * LN_2_LOW_32;
   F32 r = high - low;
-  return scaled32(exp32(r, (high - r) - low), shifted);
+  return (struct power32){exp32(r, (high - r) - low), shifted};
 }
+
+static inline F32 near32(struct power32 it) { return scaled32(it.m, it.shifted); }
+static inline F32 far32(struct power32 it) { return scaled_far32(it.m, it.shifted); }
+static inline F32 exp_far_32(F32 x) { return far32(exp_of_32(between32(x, -104, 89))); }
 
 // (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, so that e^r - 1 is good to 2^-29.
 static const float EXP_TAIL_32[] = {
@@ -77,25 +102,25 @@ static inline F32 exp_close_32(F32 r, F32 rest) {
   return second.hi + (exp_rest_32(r, rest, square) + (first.lo + second.lo));
 }
 
-static inline F32 exp2_near_32(F32 x) {
+static inline struct power32 exp2_of_32(F32 x) {
   F32 shifted = x + ROUNDER32, t = x - (shifted - ROUNDER32);
   D32 r = product32(t, LN_2_32);
-  return scaled32(exp_close_32(r.hi, fma32(t, LN_2_REST_32, r.lo)), shifted);
+  return (struct power32){exp_close_32(r.hi, fma32(t, LN_2_REST_32, r.lo)), shifted};
 }
 
 // The first part of log10(2) has 12 bits.
-static inline F32 exp10_near_32(F32 x) {
+static inline struct power32 exp10_of_32(F32 x) {
   F32 shifted = fma32(x, 0x1.a934fp1f, ROUNDER32), count = shifted - ROUNDER32;
   F32 high = fma32(-count, 0x1.344p-2f, x), low = count * 0x1.3509f8p-18f;
   F32 t = high - low, t_low = (high - t) - low;
   D32 r = product32(t, 0x1.26bb1cp1f);
   F32 rest = r.lo + fma32(t, -0x1.12aabap-25f, t_low * 0x1.26bb1cp1f);
-  return scaled32(exp_close_32(r.hi, rest), shifted);
+  return (struct power32){exp_close_32(r.hi, rest), shifted};
 }
 
-FUNCTION32(exp, abs32(x) <= 87, exp_near_32(x))
-FUNCTION32(exp2, abs32(x) <= 125, exp2_near_32(x))
-FUNCTION32(exp10, abs32(x) <= 37, exp10_near_32(x))
+FUNCTION32_OR(exp, abs32(x) <= 87, near32(exp_of_32(x)), exp_far_32(x))
+FUNCTION32_OR(exp2, abs32(x) <= 125, near32(exp2_of_32(x)), far32(exp2_of_32(between32(x, -151, 129))))
+FUNCTION32_OR(exp10, abs32(x) <= 37, near32(exp10_of_32(x)), far32(exp10_of_32(between32(x, -46, 39))))
 
 static inline F32 expm1_near_32(F32 x) {
   F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
@@ -111,4 +136,9 @@ static inline F32 expm1_near_32(F32 x) {
   return abs32(x) < 0x1p-25f ? x : result;
 }
 
-FUNCTION32(expm1, abs32(x) <= 87, expm1_near_32(x))
+static inline F32 expm1_far_32(F32 x) {
+  F32 least = -1;
+  return x < 0 ? least : exp_far_32(x);
+}
+
+FUNCTION32_OR(expm1, abs32(x) <= 87, expm1_near_32(x), expm1_far_32(x))

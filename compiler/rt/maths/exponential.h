@@ -9,8 +9,10 @@
 // Adding and subtracting it rounds to an integer, ties to even, if the magnitude is below 2^51. The low bits
 // of the sum are that integer.
 #define ROUNDER64 0x1.8p52
+#define ROUNDER64_BITS 0x4338000000000000
 // The same for floats below 2^22.
 #define ROUNDER32 0x1.8p23f
+#define ROUNDER32_BITS 0x4b400000
 
 #define LOG2_E 0x1.71547652b82fep0
 #define LOG2_10 0x1.a934f0979a371p1
@@ -69,6 +71,19 @@ static inline F64 scaled64(F64 x, F64 shifted) {
   return of_bits64(bits64(x) + (bits64(shifted) << 52));
 }
 
+// The same for any exponent from -1,100 to 1,100. The power of two comes in two parts, so that the last
+// product overflows or becomes subnormal as it should.
+static inline F64 scaled_far64(F64 x, F64 shifted) {
+  U64 count = bits64(shifted) - ROUNDER64_BITS, half = ((count + 2048) >> 1) - 1024;
+  return x * of_bits64((half + 1023) << 52) * of_bits64((count - half + 1023) << 52);
+}
+
+// x between two limits; NaN stays NaN.
+static inline F64 between64(F64 x, F64 least, F64 most) {
+  x = x < least ? least : x;
+  return x > most ? most : x;
+}
+
 // The same for floats; e^r is good to 2^-29.
 static const float EXP32[] = {
     0x1p-1f, 0x1.555556p-3f, 0x1.5555p-5f, 0x1.110fc2p-7f, 0x1.6d30a2p-10f, 0x1.a2d93p-13f,
@@ -83,6 +98,17 @@ static inline F32 exp32(F32 r, F32 rest) {
 
 static inline F32 scaled32(F32 x, F32 shifted) {
   return of_bits32(bits32(x) + (bits32(shifted) << 23));
+}
+
+// For any exponent from -160 to 160.
+static inline F32 scaled_far32(F32 x, F32 shifted) {
+  U32 count = bits32(shifted) - ROUNDER32_BITS, half = ((count + 256) >> 1) - 128;
+  return x * of_bits32((half + 127) << 23) * of_bits32((count - half + 127) << 23);
+}
+
+static inline F32 between32(F32 x, F32 least, F32 most) {
+  x = x < least ? least : x;
+  return x > most ? most : x;
 }
 
 #endif

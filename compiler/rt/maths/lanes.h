@@ -7,8 +7,9 @@
 // it. The result for a number does not depend on the width.
 //
 // The *near* form of each function handles the arguments that programs usually have, without a branch.
-// Arguments that are *far* (infinite, NaN, subnormal, out of range) are left to functions of doubles
-// that are compiled beforehand (`far/`) and take one number at a time.
+// Arguments that are *far* (infinite, NaN, subnormal, out of range) have simple code for vectors too
+// (FUNCTION32_OR), or are left to functions of doubles that are compiled beforehand (`far/`) and take one
+// number at a time.
 //
 // There are three forms: for any processor; with TALLY_FMA, for processors with fused multiply-add; and
 // with TALLY_AVX512, for those with registers of 512 bits, which have estimates of reciprocals and

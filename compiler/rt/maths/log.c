@@ -28,41 +28,35 @@ static inline D32 times32(D32 log, float factor, float factor_low, F32 more) {
   return product;
 }
 
-static inline F64 log_near(F64 x) {
-  struct split64 it = split64(x);
+static inline F64 log_of(struct split64 it) {
   return with_exponent64(log_around_one64(it.m, 0), it.exponent);
 }
 
-static inline F64 log2_near(F64 x) {
-  struct split64 it = split64(x);
+static inline F64 log2_of(struct split64 it) {
   return joined64(it.exponent, times64(log_around_one64(it.m, 0), LOG2_E, LOG2_E_LOW, 0));
 }
 
-static inline F64 log10_near(F64 x) {
-  struct split64 it = split64(x);
+static inline F64 log10_of(struct split64 it) {
   D64 log = times64(log_around_one64(it.m, 0), LOG10_E, LOG10_E_LOW, it.exponent * LOG10_2_REST);
   return joined64(it.exponent * LOG10_2_HIGH, log);
 }
 
 static inline F64 log1p_near(F64 x) { return abs64(x) < 0x1p-53 ? x : log_of_sum64(any_sum64(1, x)); }
 
-FUNCTION64(log, is_usual64(x), log_near(x))
-FUNCTION64(log2, is_usual64(x), log2_near(x))
-FUNCTION64(log10, is_usual64(x), log10_near(x))
+FUNCTION64_OR(log, is_usual64(x), log_of(split64(x)), log_of_far64(x, log_of(split_subnormal64(x))))
+FUNCTION64_OR(log2, is_usual64(x), log2_of(split64(x)), log_of_far64(x, log2_of(split_subnormal64(x))))
+FUNCTION64_OR(log10, is_usual64(x), log10_of(split64(x)), log_of_far64(x, log10_of(split_subnormal64(x))))
 FUNCTION64(log1p, (x > -1) & (x <= 0x1p1000), log1p_near(x))
 
-static inline F32 log_near_32(F32 x) {
-  struct split32 it = split32(x);
+static inline F32 log_of_32(struct split32 it) {
   return with_exponent32(log_around_one32(it.m, 0), it.exponent);
 }
 
-static inline F32 log2_near_32(F32 x) {
-  struct split32 it = split32(x);
+static inline F32 log2_of_32(struct split32 it) {
   return joined32(it.exponent, times32(log_around_one32(it.m, 0), (float)LOG2_E, LOG2_E_LOW_32, 0));
 }
 
-static inline F32 log10_near_32(F32 x) {
-  struct split32 it = split32(x);
+static inline F32 log10_of_32(struct split32 it) {
   F32 more = it.exponent * LOG10_2_REST_32;
   D32 log = times32(log_around_one32(it.m, 0), LOG10_E_32, LOG10_E_LOW_32, more);
   return joined32(it.exponent * LOG10_2_HIGH_32, log);
@@ -72,7 +66,7 @@ static inline F32 log1p_near_32(F32 x) {
   return abs32(x) < 0x1p-24f ? x : log_of_sum32(any_sum32(1, x));
 }
 
-FUNCTION32(log, is_usual32(x), log_near_32(x))
-FUNCTION32(log2, is_usual32(x), log2_near_32(x))
-FUNCTION32(log10, is_usual32(x), log10_near_32(x))
+FUNCTION32_OR(log, is_usual32(x), log_of_32(split32(x)), log_of_far32(x, log_of_32(split_subnormal32(x))))
+FUNCTION32_OR(log2, is_usual32(x), log2_of_32(split32(x)), log_of_far32(x, log2_of_32(split_subnormal32(x))))
+FUNCTION32_OR(log10, is_usual32(x), log10_of_32(split32(x)), log_of_far32(x, log10_of_32(split_subnormal32(x))))
 FUNCTION32(log1p, (x > -1) & (x <= 0x1p120f), log1p_near_32(x))

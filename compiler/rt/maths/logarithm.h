@@ -33,6 +33,32 @@ static inline struct split32 split32(F32 x) {
   return (struct split32){of_bits32((bits & 0x7fffff) + SQRT_HALF_BITS32), exponent};
 }
 
+// Splits a positive subnormal number.
+static inline struct split64 split_subnormal64(F64 x) {
+  struct split64 it = split64(x * 0x1p64);
+  return (struct split64){it.m, it.exponent - 64};
+}
+
+static inline struct split32 split_subnormal32(F32 x) {
+  struct split32 it = split32(x * 0x1p32f);
+  return (struct split32){it.m, it.exponent - 32};
+}
+
+// The logarithm of a number that is not positive and normal: `log` is right if it is a subnormal one.
+static inline F64 log_of_far64(F64 x, F64 log) {
+  F64 most = __builtin_inf(), none = __builtin_nan("");
+  log = x > 1 ? most : log;
+  log = x == 0 ? -most : log;
+  return x >= 0 ? log : none;
+}
+
+static inline F32 log_of_far32(F32 x, F32 log) {
+  F32 most = __builtin_inff(), none = __builtin_nanf("");
+  log = x > 1 ? most : log;
+  log = x == 0 ? -most : log;
+  return x >= 0 ? log : none;
+}
+
 // (2 atanh(s) - 2 s) / s^3 as a polynomial of s^2 for |s| <= 0.202, so that the logarithm is good to
 // 2^-60. For numbers around 1, |s| is up to 0.1716.
 static const double ATANH64[] = {

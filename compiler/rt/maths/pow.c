@@ -108,11 +108,22 @@ static inline struct power power_narrow(F64 x, F64 y) {
   struct place it = place_of(x);
   F64 r = fma64(it.m, lookup64(FACTORS, it.index), -1);
   F64 log = it.exponent + lookup64(LOGS2, it.index);
-  F64 z = y * fma64(r, POLYNOMIAL64(LOG2_NARROW, r, r * r), log);
+  // Floats end at 2^128 and 2^-149.
+  F64 z = between64(y * fma64(r, POLYNOMIAL64(LOG2_NARROW, r, r * r), log), -1000, 1000);
   F64 shifted = z + ROUNDER64, t = z - (shifted - ROUNDER64);
   F64 result = fma64(t, POLYNOMIAL64(EXP2_NARROW, t, t * t), 1);
-  return (struct power){scaled64(result, shifted), abs64(z) <= 1000};
+  return (struct power){scaled64(result, shifted), z == z};
 }
+
+// Adds the powers of 0 by positive numbers, where `plain` says that it is +0 or y an integer.
+static inline struct power with_zero(struct power it, F64 x, F64 y, M64 plain) {
+  M64 zero = (x == 0) & (y > 0);
+  F64 nothing = 0;
+  return (struct power){zero ? nothing : it.result, it.inside | (zero & plain)};
+}
+
+// Whether a number is +0 or positive. NaN may be either.
+static inline M64 has_no_sign(F64 x) { return bits64(x) < 0x8000000000000000; }
 
 // OpenCL's functions. A negative number has a power by an integer, which is negative if the integer is odd.
 
@@ -135,13 +146,15 @@ static inline F64 signed_power(F64 x, F64 sign, U64 low_bits) {
 static inline struct power powr_near(F64 x, F64 y) {
   struct power it = power(x, y, 0);
   it.inside &= is_usual64(x) & (abs64(y) < 0x1p900);
-  return it;
+  return with_zero(it, x, y, y < 0x1p900);
 }
 
 static inline struct power pow_near(F64 x, F64 y) {
   struct integer64 whole = integer64(y);
   struct power it = power(abs64(x), y, 0);
-  it.inside &= is_usual64(abs64(x)) & (abs64(y) < 0x1p51) & ((x > 0) | whole.is_integer);
+  M64 plain = (abs64(y) < 0x1p51) & (has_no_sign(x) | whole.is_integer);
+  it.inside &= is_usual64(abs64(x)) & plain;
+  it = with_zero(it, x, y, plain);
   it.result = signed_power(it.result, x, whole.low_bits);
   return it;
 }
@@ -174,15 +187,17 @@ static inline M64 has_power(F64 x) { return (x > 0) & (x < __builtin_inf()); }
 
 static inline struct power powr_near_32(F32 x, F32 y) {
   struct power it = power_narrow(wide(x), wide(y));
-  it.inside &= has_power(wide(x));
-  return it;
+  it.inside &= has_power(wide(x)) & (abs64(wide(y)) < __builtin_inf());
+  return with_zero(it, wide(x), wide(y), wide(y) < __builtin_inf());
 }
 
 static inline struct power pow_near_32(F32 x, F32 y) {
   F64 a = wide(x), b = wide(y);
   struct integer64 whole = integer64(b);
   struct power it = power_narrow(abs64(a), b);
-  it.inside &= has_power(abs64(a)) & (abs64(b) < 0x1p51) & ((a > 0) | whole.is_integer);
+  M64 plain = (abs64(b) < 0x1p51) & (has_no_sign(a) | whole.is_integer);
+  it.inside &= has_power(abs64(a)) & plain;
+  it = with_zero(it, a, b, plain);
   it.result = signed_power(it.result, a, whole.low_bits);
   return it;
 }

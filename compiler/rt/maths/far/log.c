@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Logarithms: log, log2, log10, log1p.
+// Logarithms: log, which the gamma functions use, and log1p.
 
 #include "exact.h"
 
@@ -42,28 +42,4 @@ double __tally_far_log1p_f64(double x) {
   double low = p.small + (e * (LN2_MIDDLE + LN2_LOW) + lost);
   double result = log_special(sum.hi, e * LN2_HIGH - ((p.half - low) - f));
   return x == 0 ? x : result;
-}
-
-// exponent * unit + log(mantissa) * factor, both in two parts: the first parts of the factor and of
-// the logarithm have 32 and 21 bits, that of the unit 40, so that products of them are exact. As in
-// FreeBSD's msun, e_log2.c.
-static inline double log_of_base(double x, struct dd unit, struct dd factor) {
-  struct logarithm l = log_split(x);
-  double f = l.mantissa - 1, e = l.exponent;
-  struct log_parts p = log_parts(f);
-  double high = double_of_bits(bits_of_double(f - p.half) & 0xffffffff00000000);
-  double low = ((f - high) - p.half) + p.small;
-  double product = high * factor.hi, whole = e * unit.hi;
-  double sum = whole + product;
-  double rest = (high + low) * factor.lo + low * factor.hi + e * unit.lo;
-  return log_special(x, sum + (rest + ((whole - sum) + product)));
-}
-
-double __tally_far_log2_f64(double x) {
-  return log_of_base(x, (struct dd){1, 0}, (struct dd){0x1.71547652p0, 0x1.705fc2eefa2p-33});
-}
-
-double __tally_far_log10_f64(double x) {
-  return log_of_base(x, (struct dd){0x1.34413509f6p-2, 0x1.9fef311f12b36p-42},
-                     (struct dd){0x1.bcb7b152p-2, 0x1.b9438ca9aadd5p-36});
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Error and gamma functions: erfc, lgamma, lgamma_r, tgamma.
+// Gamma functions: lgamma, lgamma_r, tgamma.
 //
-// Intervals and coefficients of the error functions and of lgamma are those of FreeBSD's msun
-// (s_erf.c, e_lgamma_r.c, 1993 by Sun Microsystems); those of tgamma are in gamma.h. Floats use the functions
-// on doubles.
+// Intervals and coefficients of lgamma are those of FreeBSD's msun (e_lgamma_r.c, 1993 by Sun Microsystems);
+// those of tgamma are in gamma.h. Floats use the functions on doubles.
 
 #include "../gamma.h"
 #include "exact.h"
@@ -12,89 +11,6 @@ double __tally_far_log_f64(double x);
 double __tally_far_sinpi_f64(double x);
 
 #define PI 0x1.921fb54442d18p1
-
-// (erf(x) - x) / x for |x| < 0.84375, as a function of x^2.
-static const double ERF_SMALL_NUM[] = {
-    0x1.06eba8214db68p-3, -0x1.4cd7d691cb913p-2, -0x1.d2a51dbd7194fp-6, -0x1.7a291236668e4p-8,
-    -0x1.8ead6120016acp-16,
-};
-static const double ERF_SMALL_DEN[] = {
-    0x1p0, 0x1.97779cddadc09p-2, 0x1.0a54c5536cebap-4, 0x1.4d022c4d36b0fp-8, 0x1.15dc9221c1a1p-13,
-    -0x1.09c4342a2612p-18,
-};
-
-// erf(1 + s) - ERF_NEAR_ONE for 0.84375 <= |x| < 1.25.
-#define ERF_NEAR_ONE 0x1.b0ac160000000p-1
-static const double ERF_ONE_NUM[] = {
-    -0x1.359b8bef77538p-9, 0x1.a8d00ad92b34dp-2, -0x1.7d240fbb8c3f1p-2, 0x1.45fca805120e4p-2,
-    -0x1.c63983d3e28ecp-4, 0x1.22a36599795ebp-5, -0x1.1bf380a96073fp-9,
-};
-static const double ERF_ONE_DEN[] = {
-    0x1p0, 0x1.b3e6618eee323p-4, 0x1.14af092eb6f33p-1, 0x1.2635cd99fe9a7p-4, 0x1.02660e763351fp-3,
-    0x1.bedc26b51dd1cp-7, 0x1.88b545735151dp-7,
-};
-
-// log(x erfc(x)) + x^2 + 0.5625 for 1.25 <= x < 1/0.35, as a function of 1/x^2.
-static const double ERFC_MIDDLE_NUM[] = {
-    -0x1.43412600d6435p-7, -0x1.63416e4ba736p-1, -0x1.51e0441b0e726p3, -0x1.f300ae4cba38dp5,
-    -0x1.44cb184282266p7, -0x1.7135cebccabb2p7, -0x1.4526557e4d2f2p6, -0x1.3a0efc69ac25cp3,
-};
-static const double ERFC_MIDDLE_DEN[] = {
-    0x1p0, 0x1.3a6b9bd707687p4, 0x1.1350c526ae721p7, 0x1.b290dd58a1a71p8, 0x1.42b1921ec2868p9,
-    0x1.ad02157700314p8, 0x1.b28a3ee48ae2cp6, 0x1.a47ef8e484a93p2, -0x1.eeff2ee749a62p-5,
-};
-
-// The same for larger x.
-static const double ERFC_LARGE_NUM[] = {
-    -0x1.4341239e86f4ap-7, -0x1.993ba70c285dep-1, -0x1.1c209555f995ap4, -0x1.4145d43c5ed98p7,
-    -0x1.3ec881375f228p9, -0x1.004616a2e5992p10, -0x1.e384e9bdc383fp8,
-};
-static const double ERFC_LARGE_DEN[] = {
-    0x1p0, 0x1.e568b261d519p4, 0x1.45cae221b9f0ap8, 0x1.802eb189d5118p10, 0x1.8ffb7688c246ap11,
-    0x1.3f219cedf3be6p11, 0x1.da874e79fe763p8, -0x1.670e242712d62p4,
-};
-
-static inline double erf_small(double x) {
-  double square = x * x;
-  return x * (POLYNOMIAL(ERF_SMALL_NUM, square) / POLYNOMIAL(ERF_SMALL_DEN, square));
-}
-
-static inline double erf_near_one(double a) {
-  double s = a - 1;
-  return POLYNOMIAL(ERF_ONE_NUM, s) / POLYNOMIAL(ERF_ONE_DEN, s);
-}
-
-// erfc(a) for 1.25 <= a < 28.
-static inline double erfc_tail(double a) {
-  double inverse = 1 / (a * a);
-  double ratio;
-  if (a < 1 / 0.35)
-    ratio = POLYNOMIAL(ERFC_MIDDLE_NUM, inverse) / POLYNOMIAL(ERFC_MIDDLE_DEN, inverse);
-  else
-    ratio = POLYNOMIAL(ERFC_LARGE_NUM, inverse) / POLYNOMIAL(ERFC_LARGE_DEN, inverse);
-  struct dd square = two_product(a, a);
-  struct dd exponent = dd_add(two_sum(-0.5625, ratio), dd_negate(square));
-  // Scaled up by 2^100, so that only the last product may be subnormal.
-  return exp_sum(exponent.hi, exponent.lo, 100) / a * 0x1p-100;
-}
-
-double __tally_far_erfc_f64(double x) {
-  double a = __builtin_fabs(x);
-  if (is_nan(x))
-    return x;
-  if (a < 0.84375)
-    return x < 0.25 ? 1 - (x + erf_small(x)) : 0.5 - ((x - 0.5) + erf_small(x));
-  if (a < 1.25) {
-    double rest = erf_near_one(a);
-    return x > 0 ? (1 - ERF_NEAR_ONE) - rest : 1 + (ERF_NEAR_ONE + rest);
-  }
-  if (x <= -6)
-    return 2;
-  if (x >= 28)
-    return 0;
-  double tail = erfc_tail(a);
-  return x > 0 ? tail : 2 - tail;
-}
 
 // lgamma(2 - y) + y/2 for 0 <= y <= 0.27, as y times a polynomial of y.
 static const double LGAMMA_TWO[] = {
