@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use super::body::Body;
 use super::types::value_type;
-use super::unit::LowerError;
+use super::unit::{LowerError, ONE_ROUND};
 use crate::ir::{ImageOp, MathOp, Operand, SecondResult, Type, TypeId};
 
 /// Vectors of at least this length are not split into scalars.
@@ -159,7 +159,7 @@ impl Body<'_, '_> {
         };
         if !self.unit.helpers.contains_key(&name) {
             // Smaller numbers belong to the module.
-            let number = 2 + 2 * self.unit.helpers.len();
+            let number = ONE_ROUND + 2 + 2 * self.unit.helpers.len();
             let each = Loop { lanes, params: &params, first: &first, second: second.as_deref() };
             self.unit.helpers.insert(name.clone(), each.text(&name, scalar, number));
         }

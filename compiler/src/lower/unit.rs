@@ -9,6 +9,9 @@ use super::types;
 use crate::ir::{AddressSpace, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::inline;
 
+/// The number of the metadata of loops that LLVM is not to unroll; the next number is taken too.
+pub(super) const ONE_ROUND: usize = 2;
+
 /// The strictest alignment that LLVM may rely on: scratch and local memory have it.
 pub(super) const MAX_ALIGN: u64 = 64;
 
@@ -223,6 +226,9 @@ impl<'m> Unit<'m> {
         text += "\n";
         self.declarations.iter().for_each(|line| text += line);
         text += "\n!0 = !{}\n!1 = !{i32 1}\n";
+        let disable = ONE_ROUND + 1;
+        text += &format!("!{ONE_ROUND} = distinct !{{!{ONE_ROUND}, !{disable}}}\n");
+        text += &format!("!{disable} = !{{!\"llvm.loop.unroll.runtime.disable\"}}\n");
         text += &self.places.as_ref().map(|places| places.text()).unwrap_or_default();
         text
     }

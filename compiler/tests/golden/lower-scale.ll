@@ -105,3 +105,5 @@ declare i64 @llvm.umin.i64(i64, i64)
 
 !0 = !{}
 !1 = !{i32 1}
+!2 = distinct !{!2, !3}
+!3 = !{!"llvm.loop.unroll.runtime.disable"}

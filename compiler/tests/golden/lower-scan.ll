@@ -193,3 +193,5 @@ declare void @__tally_run_items(ptr, ptr, ptr)
 
 !0 = !{}
 !1 = !{i32 1}
+!2 = distinct !{!2, !3}
+!3 = !{!"llvm.loop.unroll.runtime.disable"}
