@@ -28,7 +28,9 @@ pub mod types;
 mod uses;
 
 pub use arena::{Arena, Id};
-pub use debug::{DebugInfo, Encoding, Inlined, Member, SourceType, SourceVariable};
+pub use debug::{
+    DebugInfo, Encoding, Inlined, KeptValue, Member, SourcePlace, SourceType, SourceVariable,
+};
 pub use dominators::Dominators;
 pub use group::{GroupOp, WorkItemQuery};
 pub use ids::{

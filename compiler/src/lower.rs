@@ -29,6 +29,7 @@ mod entry;
 mod frame;
 mod function;
 mod group;
+mod kept;
 mod library;
 mod memory;
 mod phases;
@@ -41,7 +42,7 @@ mod variables;
 mod vector;
 mod work_item;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::ir::{Function, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::{self, inline};
@@ -117,6 +118,9 @@ fn lower_both(
     let mut unit = Unit::new(module, kernel);
     unit.shows_variables = shows_variables;
     unit.places = places.map(|kind| Places::new(kind, module));
+    if let Some(places) = unit.places.as_mut().filter(|_| shows_variables) {
+        places.variables = Some(BTreeMap::new());
+    }
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
     let whole = widened.is_some_and(|widened| widened.subgroups);

@@ -61,11 +61,29 @@ pub fn opcode_name(opcode: u16) -> Option<String> {
 /// # Errors
 /// If the bytes are not a valid module for OpenCL with 64-bit addresses; see [`Error`].
 pub fn parse(bytes: &[u8], spec_constants: &SpecConstants) -> Result<ir::Module> {
+    parse_either(bytes, spec_constants, false)
+}
+
+/// Like [`parse`], for a debugger: variables that the front end of the source's language has made values are in
+/// memory, too, as far as debug information names them.
+///
+/// # Errors
+/// Those of [`parse`].
+pub fn parse_for_debugger(bytes: &[u8], spec_constants: &SpecConstants) -> Result<ir::Module> {
+    parse_either(bytes, spec_constants, true)
+}
+
+fn parse_either(
+    bytes: &[u8],
+    spec_constants: &SpecConstants,
+    keeps_values: bool,
+) -> Result<ir::Module> {
     let binary = words::Binary::new(bytes)?;
     let instructions = binary.instructions()?;
     let annotations = annotations::Annotations::collect(&instructions)?;
     let mut builder = builder::Builder::new(annotations, binary.bound, spec_constants);
     builder.indirect = pointers::Indirect::new(bytes);
+    builder.debug.keeps_values = keeps_values;
     let bodies = builder.module_scope(&instructions)?;
     for function in &bodies {
         function::build(&mut builder, function)?;

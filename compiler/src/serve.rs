@@ -26,6 +26,7 @@ use tally_compiler_protocol::{
 
 use crate::codegen::Options;
 use crate::ir::{Kernel, Module};
+use crate::llvm::Level;
 use crate::{check, codegen, link, llvm, parse};
 use queue::{Job, Queue};
 
@@ -140,7 +141,7 @@ impl Server {
     fn front_end(&self, module: u64, source: Source) {
         let mut warnings = source.objects.first().map(options::warnings).unwrap_or_default();
         let (target, options) = (source.target.clone(), Options::of(&source));
-        let (result, ir) = match caught(|| build(source)) {
+        let (result, ir) = match caught(|| build(source, options)) {
             Ok((info, ir, found)) => {
                 warnings += &found;
                 (Ok(info), Some(ir))
@@ -168,15 +169,17 @@ impl Server {
 }
 
 /// Runs the whole front end; the last part of the result are the warnings.
-fn build(source: Source) -> Result<(ModuleInfo, Module, String), String> {
+fn build(source: Source, options: Options) -> Result<(ModuleInfo, Module, String), String> {
     let checks = source.checks;
+    let for_debugger = options.debug && options.level == Level::None;
+    let parse = if for_debugger { parse::parse_for_debugger } else { parse::parse };
     let mut objects = Vec::with_capacity(source.objects.len());
     for object in source.objects {
         let links = object.links.into_iter().map(|link| (link.name, link.object as usize));
         let mut parsed = link::Object { modules: Vec::new(), links: links.collect() };
         let several = object.inputs.len() > 1;
         for (i, input) in object.inputs.iter().enumerate() {
-            let module = parse::parse(&input.spirv, &input.spec_constants);
+            let module = parse(&input.spirv, &input.spec_constants);
             parsed.modules.push(module.map_err(|error| match several {
                 true => format!("input {i}: {error}"),
                 false => error.to_string(),

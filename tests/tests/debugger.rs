@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-run --debug gdb`: scripted sessions with the kernels of `tests/debugger/`.
+//! `tally-run --debug gdb` and `lldb`: scripted sessions with the kernels of `tests/debugger/`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_tests::ze;
+
+#[path = "debugger/lldb.rs"]
+mod lldb;
+#[path = "debugger/values.rs"]
+mod values;
 
 fn folder() -> PathBuf {
     ze::file("debugger")
@@ -20,43 +25,68 @@ fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A program with its kernels: `steps`, or `source`, whose kernels are in SPIR-V's assembly language.
-fn built(name: &str) -> (PathBuf, PathBuf) {
+/// A program with its kernels, some of which are in SPIR-V's assembly language. `steps-alone` is `steps`
+/// without another library that has the debugger's interface, too.
+fn built(program: &str, kernels: &str) -> (PathBuf, PathBuf) {
+    (built_program(program), built_kernels(kernels))
+}
+
+/// The folder for what is built, which one thread does at a time.
+fn place() -> (PathBuf, MutexGuard<'static, ()>) {
     static BUILDING: Mutex<()> = Mutex::new(());
-    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debugger");
     fs::create_dir_all(&out).expect("a folder for what is built");
-    let (program, kernels) = (out.join(name), out.join(name).with_extension("spv"));
-    if built_before(name) {
-        return (program, kernels);
+    (out, one)
+}
+
+fn built_program(name: &str) -> PathBuf {
+    let (out, _one) = place();
+    let program = out.join(name);
+    if built_before(&program) {
+        return program;
     }
-    let own = format!("{name}.c");
-    let sources =
-        [own.as_str(), "other_jit.c", "../checks/wrong.c"].map(|name| folder().join(name));
+    let alone = name.strip_suffix("-alone");
+    let own = format!("{}.c", alone.unwrap_or(name));
+    let mut sources = vec![own.as_str(), "../checks/wrong.c"];
+    if alone.is_none() {
+        sources.push("other_jit.c");
+    }
+    let sources = sources.into_iter().map(|name| folder().join(name));
     let mut gcc = Command::new("gcc");
     // The program exports names as a library does that it is linked with.
     gcc.arg("-rdynamic");
-    gcc.args(["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror"]).args(&sources);
+    gcc.args(["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror"]).args(sources);
     run(gcc.arg("-o").arg(&program).arg("-lze_loader"));
+    program
+}
+
+fn built_kernels(name: &str) -> PathBuf {
+    let (out, _one) = place();
+    let kernels = out.join(name).with_extension("spv");
+    if built_before(&kernels) {
+        return kernels;
+    }
     let text = folder().join(name).with_extension("spvasm");
     let mut spirv = match text.exists() {
         true => Command::new("spirv-as"),
         false => Command::new(folder().join("../../scripts/spirv-lines")),
     };
     if text.exists() {
-        spirv.arg(text);
+        // Some ids in it are numbers.
+        spirv.arg("--preserve-numeric-ids").arg(text);
     } else {
         spirv.arg(folder().join(name).with_extension("cl"));
         spirv.args(["-O0", "-fno-discard-value-names"]);
     }
     run(spirv.arg("-o").arg(&kernels));
-    (program, kernels)
+    kernels
 }
 
 /// Whether this process has built it.
-fn built_before(name: &str) -> bool {
-    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    !BUILT.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
+fn built_before(file: &Path) -> bool {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    !BUILT.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_owned())
 }
 
 /// The place of the line of the kernels that ends with a comment, as gdb takes it.
@@ -72,12 +102,12 @@ fn line_in(file: &str, comment: &str) -> String {
 
 /// gdb's answers to commands about one of the programs.
 fn session(program: &str, commands: &[&str]) -> String {
-    session_of("steps", program, commands)
+    session_of("steps", "steps", program, commands)
 }
 
-/// The same of one of a file's programs.
-fn session_of(file: &str, program: &str, commands: &[&str]) -> String {
-    let (path, kernels) = built(file);
+/// The same of one of a file's programs, with a file of kernels.
+fn session_of(file: &str, kernels: &str, program: &str, commands: &[&str]) -> String {
+    let (path, kernels) = built(file, kernels);
     let mut run_gdb = Command::new("timeout");
     run_gdb.args(["--signal=KILL", "600"]).arg(ze::beside("tally-run").expect("it is built"));
     run_gdb.args(["--debug", "gdb", "-nx", "-batch", "-ex", "set confirm off"]);
@@ -209,6 +239,9 @@ fn the_list_of_code_is_the_drivers_own() {
     assert!(!said.contains("has called another"), "{said}");
 }
 
+/// The kernels of `source.cl` with OpenCL.DebugInfo.100, and with NonSemantic.Shader.DebugInfo.100.
+const SOURCE: [&str; 2] = ["source", "source-shader"];
+
 /// The variables of the source, with their types, as the module's debug information has them; and frames of
 /// functions that the front end has inlined.
 #[test]
@@ -233,7 +266,6 @@ fn variables_and_types_of_the_source_are_shown() {
         "delete",
         "continue",
     ];
-    let said = session_of("source", "lengths", &commands);
     let wanted = [
         "lengths (a=0x",
         "$1 = 5",
@@ -250,22 +282,27 @@ fn variables_and_types_of_the_source_are_shown() {
         "n = 4294967280",
         "lengths: 6 76",
     ];
-    says(&said, &wanted);
+    for kernels in SOURCE {
+        says(&session_of("source", kernels, "lengths", &commands), &wanted);
+    }
 }
 
 #[test]
 fn functions_that_the_front_end_has_inlined_have_frames() {
     let at = format!("break {} if x == 6", line_in("source.cl", "in square"));
     let commands = ["backtrace", "print x", "up", "print p->x", "up", "print i", "print n"];
-    let said = session_of("source", "lengths", &[&[at.as_str(), "run"], &commands[..]].concat());
+    let commands = [&[at.as_str(), "run"], &commands[..]].concat();
     let wanted = [
         "#0  square (x=6)",
         "#1  length_of (p=0x",
-        "#2  lengths (a=0x",
+        "#2  ",
+        "lengths (a=0x",
         "$1 = 6",
         "$2 = -2",
         "$3 = 2",
         "$4 = 4294967280",
     ];
-    says(&said, &wanted);
+    for kernels in SOURCE {
+        says(&session_of("source", kernels, "lengths", &commands), &wanted);
+    }
 }

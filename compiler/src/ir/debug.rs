@@ -79,11 +79,32 @@ pub struct Member {
     pub bits: u64,
 }
 
-/// A variable of the source that a private variable of a function holds, unless the module is wrong.
+/// Where a function has a variable of the source.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourcePlace {
+    /// In the private variable at an address, unless the module is wrong.
+    Variable(ValueId),
+    /// In private variables that were made for a debugger. A store to one says that it is there from now on,
+    /// and one of an undefined value that it is nowhere. Without any it is never anywhere.
+    Kept(Vec<KeptValue>),
+}
+
+/// A private variable that was made for a debugger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptValue {
+    /// Its address.
+    pub address: ValueId,
+    /// Whether it has the address of what is shown.
+    pub behind: bool,
+    /// The part of the source's variable that is shown: where it begins, and its size, in bits.
+    pub part: Option<(u64, u64)>,
+}
+
+/// A variable of the source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceVariable {
-    /// The address of the private variable.
-    pub address: ValueId,
+    /// Its place.
+    pub place: SourcePlace,
     /// Its name.
     pub name: String,
     /// Its type.
@@ -121,6 +142,30 @@ pub struct DebugInfo {
 }
 
 impl DebugInfo {
+    /// The size of a type in bits, 0 if it is not known.
+    pub fn bits(&self, id: SourceTypeId) -> u64 {
+        self.bits_of(id, 0)
+    }
+
+    fn bits_of(&self, id: SourceTypeId, depth: u32) -> u64 {
+        let inner = |of| if depth < 64 { self.bits_of(of, depth + 1) } else { 0 };
+        match &self.types[id] {
+            SourceType::Unknown => 0,
+            SourceType::Pointer(_) => 64,
+            SourceType::Basic { bits, .. }
+            | SourceType::Composite { bits, .. }
+            | SourceType::Enumeration { bits, .. } => *bits,
+            SourceType::Named(_, of) => inner(*of),
+            SourceType::Array(of, counts) => {
+                counts.iter().fold(inner(*of), |all, &count| all.saturating_mul(count))
+            }
+            // A vector of three has room for four.
+            SourceType::Vector(of, count) => {
+                inner(*of).saturating_mul(count.checked_next_power_of_two().unwrap_or(0))
+            }
+        }
+    }
+
     /// Appends that of another module, whose files begin at `first_file` now. Returns the first of the
     /// numbers that its types and its inlined calls have now.
     pub fn append(&mut self, other: DebugInfo, first_file: usize) -> (usize, usize) {

@@ -42,6 +42,8 @@ pub(super) struct Body<'u, 'm> {
     /// The function, and the place of the instruction that is being emitted, as debug information.
     pub(super) scope: Option<places::Scope>,
     pub(super) place: Option<u32>,
+    /// Private variables that were made for a debugger, by their addresses.
+    pub(super) kept: HashMap<ValueId, places::Told>,
 }
 
 impl<'u, 'm> Body<'u, 'm> {
@@ -63,6 +65,7 @@ impl<'u, 'm> Body<'u, 'm> {
             queries: HashMap::new(),
             bases: HashMap::new(),
             watch: None,
+            kept: HashMap::new(),
         }
     }
 

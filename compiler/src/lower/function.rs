@@ -77,13 +77,15 @@ pub(super) fn lower_resumable(
     body.show_variables()?;
     let mut cases = String::new();
     let mut resumes = String::new();
-    for (state, barrier) in barriers() {
+    let ends: Vec<_> = barriers().map(|(_, barrier)| barrier.block).collect();
+    let told = body.tell_again(function, &ends);
+    for ((state, barrier), told) in barriers().zip(told) {
         let _ = write!(cases, " i32 {state}, label %resume{state}");
         let restore = |body: &mut Body<'_, '_>| {
             barrier.live.iter().for_each(|&value| body.restore(frame, value));
         };
         let ((), restore) = body.captured(restore);
-        let _ = writeln!(resumes, "resume{state}:\n{restore}  br label %{}", barrier.resume);
+        let _ = writeln!(resumes, "resume{state}:\n{restore}{told}  br label %{}", barrier.resume);
     }
     let start = body.initialise_variables();
     body.blocks()?;

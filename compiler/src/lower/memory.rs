@@ -24,10 +24,14 @@ impl Body<'_, '_> {
                 let at = self.operand(*at);
                 self.load(result()?, &at, *access)
             }
-            Op::Store(at, value, access) => {
+            Op::Store(to, value, access) => {
+                if self.forgets(*to, *value) {
+                    return Ok(None);
+                }
                 let ty = self.type_of(*value);
-                let (at, value) = (self.operand(*at), self.operand(*value));
+                let (at, value) = (self.operand(*to), self.operand(*value));
                 self.store(ty, &value, &at, *access);
+                self.tell(*to);
                 return Ok(None);
             }
             Op::Copy(to, from, len, access) => {

@@ -6,11 +6,11 @@
 //! ([`crate::beside`]): the line of an instruction is its word in the SPIR-V module, and the column is
 //! the form of the function that it belongs to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use crate::ir::{
-    FileId, Float, Function, InlinedId, Kernel, Loc, Module, SourceTypeId, Type, TypeId,
+    FileId, Float, Function, InlinedId, KeptValue, Kernel, Loc, Module, SourceTypeId, Type, TypeId,
 };
 
 /// Metadata numbers from here on are unused in every module.
@@ -66,6 +66,48 @@ pub(super) struct Shown<'a> {
     pub(super) inlined: Option<InlinedId>,
 }
 
+/// What a debugger is told behind a store to a private variable that was made for it.
+pub(super) struct Told {
+    pub(super) of: Part,
+    /// The source's variable is there from now on.
+    pub(super) here: String,
+    /// It is nowhere.
+    pub(super) gone: String,
+}
+
+/// A source's variable, by its number in the function, or a part of it in bits.
+pub(super) type Part = (usize, Option<(u64, u64)>);
+
+impl Told {
+    /// Of variable `number`, which is `!variable` at `!at`; the private variable's address is in memory at
+    /// `pointer`.
+    pub(super) fn new(
+        number: usize,
+        place: &KeptValue,
+        pointer: &str,
+        variable: u32,
+        at: u32,
+    ) -> Self {
+        let mut steps = vec!["DW_OP_deref".to_owned(); if place.behind { 3 } else { 2 }];
+        steps.extend(place.part.map(fragment));
+        let steps = steps.join(", ");
+        let here =
+            format!("    #dbg_value(ptr {pointer}, !{variable}, !DIExpression({steps}), !{at})\n");
+        let gone = Self::nowhere(variable, at, place.part);
+        Self { of: (number, place.part), here, gone }
+    }
+
+    /// A variable, or a part of one, is nowhere.
+    pub(super) fn nowhere(variable: u32, at: u32, part: Option<(u64, u64)>) -> String {
+        let steps = part.map_or(String::new(), fragment);
+        format!("    #dbg_value(ptr poison, !{variable}, !DIExpression({steps}), !{at})\n")
+    }
+}
+
+fn fragment((from, size): (u64, u64)) -> String {
+    format!("DW_OP_LLVM_fragment, {from}, {size}")
+}
+
 /// The debug information of a module under construction.
 #[derive(Debug)]
 pub(super) struct Places<'m> {
@@ -81,6 +123,9 @@ pub(super) struct Places<'m> {
     calls: HashMap<(Scope, InlinedId), u32>,
     /// Types of the source.
     pub(super) types: HashMap<SourceTypeId, u32>,
+    /// The variables of each function, also those that have no place anywhere, by the numbers of the functions
+    /// and of the lists; none if no variables are shown.
+    pub(super) variables: Option<BTreeMap<u32, (u32, Vec<u32>)>>,
 }
 
 impl<'m> Places<'m> {
@@ -95,6 +140,7 @@ impl<'m> Places<'m> {
             callees: HashMap::new(),
             calls: HashMap::new(),
             types: HashMap::new(),
+            variables: None,
         }
     }
 
@@ -135,7 +181,7 @@ impl<'m> Places<'m> {
         match self.kind {
             Kind::Words => self.scope(form, "kernel", function.loc.word, None),
             Kind::Lines => {
-                let start = start(function);
+                let start = start(self.module, function);
                 self.scope(form, &function.name, start.line, start.file)
             }
         }
@@ -143,13 +189,19 @@ impl<'m> Places<'m> {
 
     fn scope(&mut self, form: Form, name: &str, line: u32, file: Option<FileId>) -> Scope {
         let number = self.file(file);
+        let list = self.variables.is_some().then(|| self.reserve());
+        let retained = list.map_or(String::new(), |list| format!(", retainedNodes: !{list}"));
         let text = format!(
             "distinct !DISubprogram(name: {}, file: !{number}, line: {line}, type: !{}, \
-             unit: !{FIRST}, spFlags: DISPFlagDefinition)",
+             unit: !{FIRST}, spFlags: DISPFlagDefinition{retained})",
             quoted(name),
             FIRST + 2
         );
-        Scope { number: self.add(&text), form, file, line }
+        let number = self.add(&text);
+        if let (Some(list), Some(variables)) = (list, &mut self.variables) {
+            variables.insert(number, (list, Vec::new()));
+        }
+        Scope { number, form, file, line }
     }
 
     /// A variable of a function, and the place of its declaration.
@@ -166,6 +218,10 @@ impl<'m> Places<'m> {
             "!DILocalVariable(name: {}, {number}scope: !{within}, file: !{file}, line: {line}, type: !{ty})",
             quoted(name)
         ));
+        let all = self.variables.as_mut().and_then(|variables| variables.get_mut(&within));
+        if let Some((_, all)) = all {
+            all.push(variable);
+        }
         let at = self.add(&format!("!DILocation(line: {line}, scope: !{within}{call})"));
         (variable, at)
     }
@@ -324,7 +380,7 @@ impl<'m> Places<'m> {
     pub(super) fn around(&mut self, text: &str, kernel: &Kernel) -> String {
         let start = match self.kind {
             Kind::Words => Loc::default(),
-            Kind::Lines => start(&self.module.functions[kernel.function]),
+            Kind::Lines => start(self.module, &self.module.functions[kernel.function]),
         };
         let mut out = String::with_capacity(text.len());
         let mut nowhere = 0;
@@ -375,15 +431,27 @@ impl<'m> Places<'m> {
         for (number, line) in (FIRST..).zip(head) {
             let _ = writeln!(text, "!{number} = {line}");
         }
-        text + &self.lines.concat()
+        let mut lines = self.lines.clone();
+        for (list, variables) in self.variables.iter().flat_map(BTreeMap::values) {
+            let variables: Vec<String> = variables.iter().map(|it| format!("!{it}")).collect();
+            let all = format!("!{list} = !{{{}}}\n", variables.join(", "));
+            lines[(list - NEXT) as usize] = all;
+        }
+        text + &lines.concat()
     }
 }
 
 /// The first line of a function: that of its head, or else of the first instruction with a line.
-fn start(function: &Function) -> Loc {
+fn start(module: &Module, function: &Function) -> Loc {
     let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let mut locs = [function.loc].into_iter().chain(insts.map(|inst| inst.loc));
-    locs.find(|loc| loc.line != 0).unwrap_or_default()
+    let mut start = locs.find(|loc| loc.line != 0).unwrap_or_default();
+    // Of an inlined instruction the line of the call counts.
+    while let Some(call) = start.inlined {
+        let call = &module.debug.inlined[call];
+        (start.line, start.column, start.inlined) = (call.call, 0, call.caller);
+    }
+    start
 }
 
 /// A string of LLVM's assembly language.

@@ -39,11 +39,11 @@ impl Places<'_> {
                 )
             }
             SourceType::Array(of, counts) => {
-                let bits = self.bits(*of, 0).saturating_mul(product(counts));
+                let bits = module.debug.bits(id);
                 self.several_of(*of, counts, bits, "")
             }
             SourceType::Vector(of, count) => {
-                let bits = self.bits(*of, 0).saturating_mul(room(*count));
+                let bits = module.debug.bits(id);
                 self.several_of(*of, &[*count], bits, "flags: DIFlagVector, ")
             }
             SourceType::Composite { name, bits, is_union, members } => {
@@ -101,30 +101,6 @@ impl Places<'_> {
             "!DICompositeType(tag: DW_TAG_array_type, {flags}baseType: {of}, size: {bits}, elements: !{elements})"
         )
     }
-
-    /// The size of a type.
-    fn bits(&self, id: SourceTypeId, depth: u32) -> u64 {
-        let inner = |of| if depth < 64 { self.bits(of, depth + 1) } else { 0 };
-        match &self.module().debug.types[id] {
-            SourceType::Unknown => 0,
-            SourceType::Pointer(_) => 64,
-            SourceType::Basic { bits, .. }
-            | SourceType::Composite { bits, .. }
-            | SourceType::Enumeration { bits, .. } => *bits,
-            SourceType::Named(_, of) => inner(*of),
-            SourceType::Array(of, counts) => inner(*of).saturating_mul(product(counts)),
-            SourceType::Vector(of, count) => inner(*of).saturating_mul(room(*count)),
-        }
-    }
-}
-
-fn product(counts: &[u64]) -> u64 {
-    counts.iter().fold(1, |all, &count| all.saturating_mul(count))
-}
-
-/// The components for which a vector has room.
-fn room(count: u64) -> u64 {
-    count.checked_next_power_of_two().unwrap_or(0)
 }
 
 fn dwarf(encoding: Encoding) -> &'static str {

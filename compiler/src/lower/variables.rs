@@ -10,12 +10,12 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use super::body::{Body, name};
-use super::places::{Scope, Shown};
+use super::places::{Scope, Shown, Told};
 use super::types::{is_bool, value_type};
 use super::unit::LowerError;
 use crate::ir::{
-    Definition, Function, Id, Module, Op, Operand, SourceVariable, Type, TypeId, ValueId,
-    WorkItemQuery, definitions,
+    Definition, Function, Id, Module, Op, Operand, SourcePlace, SourceVariable, Type, TypeId,
+    ValueId, WorkItemQuery, definitions,
 };
 
 /// The ids by which a debugger tells work-items apart.
@@ -49,7 +49,8 @@ impl Body<'_, '_> {
             self.declare(scope, shown, ty, &place, false);
         }
         let function = self.function;
-        if !function.shown.is_empty() {
+        let nowhere = |it: &SourceVariable| matches!(&it.place, SourcePlace::Kept(places) if places.is_empty());
+        if !function.shown.iter().all(nowhere) {
             self.show_source(scope);
             return Ok(());
         }
@@ -85,16 +86,38 @@ impl Body<'_, '_> {
     fn show_source(&mut self, scope: Scope) {
         let function = self.function;
         let mut left: HashSet<ValueId> = function.variables.iter().map(|it| it.address).collect();
-        for shown in &function.shown {
-            if !left.remove(&shown.address) {
-                continue;
+        for (number, variable) in function.shown.iter().enumerate() {
+            let ty = self.unit.places.as_mut().and_then(|places| places.source_type(variable.ty));
+            let &SourceVariable { line, inlined, .. } = variable;
+            let parameter = variable.parameter.map(|number| number as usize);
+            let shown = Shown { name: &variable.name, parameter, line, inlined };
+            match &variable.place {
+                &SourcePlace::Variable(address) => {
+                    if left.remove(&address) {
+                        self.declare_behind(scope, shown, ty, address);
+                    }
+                }
+                SourcePlace::Kept(places) => {
+                    let (Some(ty), Some(text)) = (ty, self.unit.places.as_mut()) else { continue };
+                    let (variable, at) = text.variable(scope, &shown, ty);
+                    // Until something is stored.
+                    self.prelude += &Told::nowhere(variable, at, None);
+                    for place in places.iter().filter(|place| left.remove(&place.address)) {
+                        let pointer = self.pointer_to(place.address);
+                        let told = Told::new(number, place, &pointer, variable, at);
+                        self.kept.insert(place.address, told);
+                    }
+                }
             }
-            let ty = self.unit.places.as_mut().and_then(|places| places.source_type(shown.ty));
-            let &SourceVariable { line, inlined, address, .. } = shown;
-            let parameter = shown.parameter.map(|number| number as usize);
-            let shown = Shown { name: &shown.name, parameter, line, inlined };
-            self.declare_behind(scope, shown, ty, address);
         }
+    }
+
+    /// Keeps the address of a private variable in the frame; the place.
+    fn pointer_to(&mut self, address: ValueId) -> String {
+        let (address, place) = (name(address), format!("{}.shown", name(address)));
+        let _ = writeln!(self.prelude, "  {place} = alloca ptr");
+        let _ = writeln!(self.prelude, "  store volatile ptr {address}, ptr {place}");
+        place
     }
 
     /// Tells a debugger of a private variable.
@@ -105,9 +128,7 @@ impl Body<'_, '_> {
         ty: Option<u32>,
         address: ValueId,
     ) {
-        let (address, place) = (name(address), format!("{}.shown", name(address)));
-        let _ = writeln!(self.prelude, "  {place} = alloca ptr");
-        let _ = writeln!(self.prelude, "  store volatile ptr {address}, ptr {place}");
+        let place = self.pointer_to(address);
         self.declare(scope, shown, ty, &place, true);
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::annotations::Decorations;
 use super::builder::{Builder, Def, SpvKind};
+use super::collected::Kept;
 use super::error::Result;
 use super::lines::Line;
 use super::words::Instruction;
@@ -64,6 +65,8 @@ pub struct Body<'b, 'a> {
     pub int_flags: Flags,
     /// The variable that holds the arguments of `printf`.
     pub printf_arguments: Option<PrintfArguments>,
+    /// For a debugger.
+    pub kept: Kept,
 }
 
 pub(super) fn empty_function(name: String, return_type: TypeId) -> Function {
@@ -100,6 +103,7 @@ impl<'b, 'a> Body<'b, 'a> {
             float_flags: Flags::empty(),
             int_flags: Flags::empty(),
             printf_arguments: None,
+            kept: Kept::default(),
         }
     }
 

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debug information: OpenCL.DebugInfo.100, and NonSemantic.Shader.DebugInfo.100, which has the same
+//! Debug information: OpenCL.DebugInfo.100, and NonSemantic.Shader.DebugInfo.100 and 200, which have the same
 //! instructions for what is read here, with ids of constants in the place of numbers.
 //!
 //! Instructions of module scope are collected, and understood when a function refers to them: types through
 //! its variables, and functions through the scopes of its instructions. What is wrong or unknown in them is
 //! left out, since debug information has no meaning for a program.
 
+use std::collections::HashMap;
+
 use super::body::{Body, Val};
 use super::builder::{Builder, Def};
-use super::collected::Raw;
+use super::collected::{PlaceOf, Raw};
 use super::error::Result;
+use super::memory::plain_access;
 use super::words::Instruction;
 use crate::ir::{
-    Encoding, FileId, Inlined, InlinedId, Member, Operand, SourceType, SourceTypeId, SourceVariable,
+    ConstKind, Encoding, FileId, Inlined, InlinedId, KeptValue, Loc, Member, Op, Operand,
+    SourcePlace, SourceType, SourceTypeId, SourceVariable, Type,
 };
 
 /// Numbers of extended instructions.
@@ -36,9 +40,24 @@ mod number {
     pub const INLINED_AT: u32 = 25;
     pub const LOCAL_VARIABLE: u32 = 26;
     pub const DECLARE: u32 = 28;
+    pub const VALUE: u32 = 29;
+    pub const OPERATION: u32 = 30;
+    pub const EXPRESSION: u32 = 31;
     pub const SOURCE: u32 = 35;
+    pub const FUNCTION_DEFINITION: u32 = 101;
     pub const LINE: u32 = 103;
+    pub const TYPE_SUBRANGE: u32 = 201;
     pub const NO_LINE: u32 = 104;
+}
+
+/// Operations of expressions.
+mod operation {
+    pub const DEREF: u64 = 0;
+    pub const SWAP: u64 = 5;
+    pub const XDEREF: u64 = 6;
+    pub const STACK_VALUE: u64 = 7;
+    pub const CONSTU: u64 = 8;
+    pub const FRAGMENT: u64 = 9;
 }
 
 /// Types, scopes or inlined calls inside of each other that are followed.
@@ -52,7 +71,11 @@ pub fn collect(builder: &mut Builder<'_>, inst: &Instruction<'_>, literal: bool)
     if number == number::SOURCE {
         builder.sources.insert(id, inst.arg(2)?);
     }
-    builder.debug.raw.insert(id, Raw { number, literal, operands });
+    let raw = Raw { number, literal, operands };
+    if number == number::FUNCTION && literal {
+        builder.debug.functions.insert(raw.arg(9), id);
+    }
+    builder.debug.raw.insert(id, raw);
     Ok(())
 }
 
@@ -60,7 +83,10 @@ pub fn collect(builder: &mut Builder<'_>, inst: &Instruction<'_>, literal: bool)
 pub fn extended(body: &mut Body<'_, '_>, inst: &Instruction<'_>, literal: bool) -> Result<()> {
     match inst.arg(1)? {
         number::LINE if !literal => {
-            let file = body.b.sources.get(&inst.arg(2)?).copied();
+            // Some modules name the file in place of the source.
+            let source = inst.arg(2)?;
+            let is_name = body.b.annotations.strings.contains_key(&source);
+            let file = body.b.sources.get(&source).copied().or(is_name.then_some(source));
             // From line, to line, from column, to column.
             let (line, column) = (constant(body.b, inst.arg(3)?), constant(body.b, inst.arg(5)?));
             let place = file.zip(line);
@@ -70,10 +96,24 @@ pub fn extended(body: &mut Body<'_, '_>, inst: &Instruction<'_>, literal: bool) 
         number::NO_LINE if !literal => body.set_line(None),
         number::SCOPE => {
             let call = inst.arg(3).ok();
-            body.inlined = call.and_then(|call| inlined(body.b, inst.arg(2).ok()?, call, 0));
+            let scope = inst.arg(2)?;
+            body.inlined = call.and_then(|call| inlined(body.b, scope, call, 0));
+            if body.b.debug.keeps_values
+                && let Some((function, ..)) = function_of(body.b, scope)
+            {
+                body.kept.functions.entry(body.inlined).or_insert(function);
+            }
         }
         number::NO_SCOPE => body.inlined = None,
         number::DECLARE => declare(body, inst.arg(2)?, inst.arg(3)?),
+        number::VALUE if body.b.debug.keeps_values => {
+            let indexed = inst.rest().len() > 5;
+            let shape = Shape::of(body.b, inst.arg(4)?).filter(|_| !indexed);
+            value(body, inst.arg(2)?, inst.arg(3)?, shape.unwrap_or(Shape::UNKNOWN));
+        }
+        number::FUNCTION_DEFINITION if !literal => {
+            body.kept.functions.insert(None, inst.arg(2)?);
+        }
         _ => {}
     }
     Ok(())
@@ -119,15 +159,183 @@ impl Builder<'_> {
     }
 }
 
-/// A variable of the source is in memory at an address: that of a private variable, if it can be shown.
+/// A variable of the source is in memory at an address.
 fn declare(body: &mut Body<'_, '_>, variable: u32, id: u32) {
     let Some(&(Val::Operand(Operand::Value(address)), _)) = body.values.get(&id) else { return };
-    let Some(raw) = body.b.raw(variable, number::LOCAL_VARIABLE) else { return };
+    if body.f.variables.iter().any(|own| own.address == address) {
+        show(body, variable, SourcePlace::Variable(address));
+    } else if body.b.debug.keeps_values {
+        value(body, variable, id, Shape { behind: true, ..Shape::WHOLE });
+    }
+}
+
+/// Adds a variable of the source; its number among those of the function.
+fn show(body: &mut Body<'_, '_>, variable: u32, place: SourcePlace) -> Option<usize> {
+    let raw = body.b.raw(variable, number::LOCAL_VARIABLE)?;
     let (name, of) = (body.b.debug_text(raw, 0), raw.arg(1));
     let line = narrow(body.b.debug_number(raw, 3));
-    let parameter = raw.operands.get(7).map(|_| narrow(body.b.debug_number(raw, 7)));
+    let parameter = raw.operands.get(7).map(|&number| match raw.literal {
+        true => number,
+        // Some modules have the number itself here.
+        false => constant(body.b, number).map_or(number, narrow),
+    });
     let ty = source_type(body.b, of, 0);
-    body.f.shown.push(SourceVariable { address, name, ty, line, parameter, inlined: body.inlined });
+    body.kept.seen.insert((variable, body.inlined));
+    body.f.shown.push(SourceVariable { place, name, ty, line, parameter, inlined: body.inlined });
+    Some(body.f.shown.len() - 1)
+}
+
+/// How a value stands for a variable.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// It does not.
+    unknown: bool,
+    /// It is the variable's address.
+    behind: bool,
+    /// It is this part of the variable: where it begins, and its size, in bits.
+    part: Option<(u64, u64)>,
+}
+
+impl Shape {
+    const WHOLE: Self = Self { unknown: false, behind: false, part: None };
+    const UNKNOWN: Self = Self { unknown: true, ..Self::WHOLE };
+
+    /// What an expression says, if that is understood.
+    fn of(builder: &Builder<'_>, expression: u32) -> Option<Self> {
+        let (mut shape, mut space) = (Self::WHOLE, Vec::new());
+        for &id in &builder.raw(expression, number::EXPRESSION)?.operands {
+            let raw = builder.raw(id, number::OPERATION)?;
+            let number = builder.debug_number(raw, 0);
+            match number {
+                // Together they name an address space, all of which are one.
+                operation::CONSTU | operation::SWAP if !shape.unknown => space.push(number),
+                operation::XDEREF if space == [operation::CONSTU, operation::SWAP] => space.clear(),
+                operation::DEREF if !shape.behind => shape.behind = true,
+                operation::STACK_VALUE => {}
+                operation::FRAGMENT => {
+                    shape.part = Some((builder.debug_number(raw, 1), builder.debug_number(raw, 2)));
+                }
+                // The part is known all the same.
+                _ => shape.unknown = true,
+            }
+        }
+        shape.unknown |= !space.is_empty();
+        Some(shape)
+    }
+}
+
+/// From here on a variable of the source has a value, or none that is known. A debugger finds it in a private
+/// variable.
+fn value(body: &mut Body<'_, '_>, variable: u32, id: u32, shape: Shape) {
+    let key = (variable, body.inlined);
+    let shown = match body.kept.shown.get(&key) {
+        Some(&known) => known,
+        None => {
+            let Some(new) = show(body, variable, SourcePlace::Kept(Vec::new())) else { return };
+            body.kept.shown.insert(key, new);
+            new
+        }
+    };
+    let known = known_value(body, shown, id, shape);
+    let ty = match known {
+        Some(known) => body.type_of(known),
+        None => body.b.module.types.int(8),
+    };
+    let behind = shape.behind && known.is_some();
+    let of = PlaceOf { shown, part: shape.part, ty, behind };
+    let address = match body.kept.places.get(&of) {
+        Some(&address) => address,
+        None => {
+            let Ok(address) = body.new_variable(ty, 1, None) else { return };
+            body.kept.places.insert(of, address);
+            if let (SourcePlace::Kept(places), Operand::Value(address)) =
+                (&mut body.f.shown[shown].place, address)
+            {
+                places.push(KeptValue { address, behind, part: shape.part });
+            }
+            address
+        }
+    };
+    let stored = match known {
+        Some(known) => known,
+        None => Operand::Const(body.b.module.constant(ty, ConstKind::Undef)),
+    };
+    body.kept.pending.push((address, stored, body.inlined));
+}
+
+/// The value that a variable has, if it can be shown.
+fn known_value(body: &Body<'_, '_>, shown: usize, id: u32, shape: Shape) -> Option<Operand> {
+    let value = match (body.values.get(&id), body.b.defs.get(&id)) {
+        (Some(&(Val::Operand(value), _)), _) => value,
+        (None, Some(&Def::Const(constant, _))) => Operand::Const(constant),
+        _ => return None,
+    };
+    let (module, ty) = (&body.b.module, body.type_of(value));
+    let undefined = |id| {
+        matches!(module.constants[id].kind, ConstKind::Undef) || module.types.layout(ty).is_none()
+    };
+    let is_pointer = matches!(module.types[ty], Type::Pointer(_));
+    let fits = match module.types[ty] {
+        Type::Bool | Type::Int(_) | Type::Float(_) | Type::Vector(..) | Type::Pointer(_) => {
+            let (_, wanted) = shape.part.unwrap_or((0, module.debug.bits(body.f.shown[shown].ty)));
+            module.types.size(ty) * 8 >= wanted
+        }
+        _ => false,
+    };
+    let good = if shape.behind { is_pointer } else { fits };
+    let defined = match value {
+        Operand::Const(id) => !undefined(id),
+        Operand::Value(_) => true,
+    };
+    Some(value).filter(|_| good && defined && !shape.unknown)
+}
+
+/// Emits the stores that wait. They belong to what is in front of them: behind it, a debugger shows the values.
+pub fn store_values(body: &mut Body<'_, '_>) {
+    let before = body.insts.iter().rev().find(|inst| inst.loc.line != 0).map(|inst| inst.loc);
+    let start = if body.in_entry() { body.f.loc } else { Loc::default() };
+    for (address, value, inlined) in std::mem::take(&mut body.kept.pending) {
+        body.loc = before.unwrap_or(Loc { inlined, ..start });
+        let align = body.b.module.types.align(body.type_of(value));
+        body.emit_void(Op::Store(address, value, plain_access(align)));
+    }
+}
+
+/// Adds the variables of a function's source that nothing in it describes, for a debugger: the front end has
+/// optimised them away.
+pub fn name_the_rest(body: &mut Body<'_, '_>, id: u32) {
+    if !body.b.debug.keeps_values {
+        return;
+    }
+    if let Some(&described) = body.b.debug.functions.get(&id) {
+        body.kept.functions.insert(None, described);
+    }
+    if body.b.debug.locals.is_none() {
+        body.b.debug.locals = Some(locals(body.b));
+    }
+    for (inlined, function) in std::mem::take(&mut body.kept.functions) {
+        let all = body.b.debug.locals.as_ref().and_then(|all| all.get(&function));
+        body.inlined = inlined;
+        for variable in all.cloned().unwrap_or_default() {
+            if !body.kept.seen.contains(&(variable, inlined)) {
+                show(body, variable, SourcePlace::Kept(Vec::new()));
+            }
+        }
+    }
+}
+
+/// The variables of each function that is described.
+fn locals(builder: &Builder<'_>) -> HashMap<u32, Vec<u32>> {
+    let mut found: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (&id, raw) in &builder.debug.raw {
+        if raw.number == number::LOCAL_VARIABLE
+            && let Some((function, ..)) = function_of(builder, raw.arg(5))
+        {
+            found.entry(function).or_default().push(id);
+        }
+    }
+    found.values_mut().for_each(|ids| ids.sort_unstable());
+    found
 }
 
 /// The number of a type.
@@ -178,7 +386,11 @@ fn of_raw(builder: &mut Builder<'_>, raw: &Raw, depth: u32) -> Option<SourceType
         number::TYPE_ARRAY => {
             let counts = (1..raw.operands.len()).map(|at| builder.debug_constant(raw, at));
             // The kind of the elements' numbers may follow: it is no constant.
-            let counts: Vec<u64> = counts.filter(|&count| count != 0).collect();
+            let mut counts: Vec<u64> = counts.filter(|&count| count != 0).collect();
+            // NonSemantic.Shader.DebugInfo.200 has ranges in their place.
+            let ranges = raw.operands.iter().skip(1);
+            let ranges = ranges.filter_map(|&id| builder.raw(id, number::TYPE_SUBRANGE));
+            counts.extend(ranges.map(|range| builder.debug_constant(range, 2)));
             SourceType::Array(inner(builder, raw.arg(0)), counts)
         }
         number::TYPE_VECTOR => {
@@ -270,8 +482,10 @@ fn inlined(builder: &mut Builder<'_>, scope: u32, call: u32, depth: u32) -> Opti
         return Some(known);
     }
     let raw = builder.raw(call, number::INLINED_AT).filter(|_| depth < MAX_DEPTH)?;
-    let (at, scope, outer) =
-        (narrow(builder.debug_number(raw, 0)), raw.arg(1), raw.operands.get(2).copied());
+    // NonSemantic.Shader.DebugInfo.200 has a column behind the line.
+    let column = usize::from(!raw.literal && constant(builder, raw.arg(1)).is_some());
+    let (at, scope) = (narrow(builder.debug_number(raw, 0)), raw.arg(1 + column));
+    let outer = raw.operands.get(2 + column).copied();
     let caller = match outer {
         Some(outer) => Some(inlined(builder, scope, outer, depth + 1)?),
         None => None,

@@ -101,6 +101,7 @@ impl Body<'_, '_> {
             self.f.variables.clear();
             return Ok(());
         }
+        debug::name_the_rest(self, head.result().unwrap_or_default());
         self.remove_unreachable_blocks();
         self.remove_unused_queries();
         Ok(())
@@ -151,6 +152,9 @@ impl Body<'_, '_> {
         }
         if self.block.is_none() {
             return Err(inst.error("stands outside of a block".into()));
+        }
+        if !self.kept.pending.is_empty() && inst.op() != Spv::Phi && !self.is_debug(inst)? {
+            debug::store_values(self);
         }
         self.loc = Loc { inlined: self.inlined, ..self.b.loc(inst, self.line) };
         self.set_flags(inst);
@@ -274,6 +278,15 @@ impl Body<'_, '_> {
             }
             _ => Err(inst.error(format!("calls %{callee}, which is not a function"))),
         }
+    }
+
+    /// Whether an instruction is debug information.
+    fn is_debug(&self, inst: &Instruction<'_>) -> Result<bool> {
+        Ok(inst.op() == Spv::ExtInst
+            && !matches!(
+                self.b.defs.get(&inst.arg(0)?),
+                Some(Def::InstructionSet(InstructionSet::OpenCl))
+            ))
     }
 
     fn extended(&mut self, inst: &Instruction<'_>) -> Result<()> {
