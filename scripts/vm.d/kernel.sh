@@ -36,7 +36,18 @@ lists_update() {
 # The apt root of the newer suites, updated when it is a day old; an old one is better than none.
 newer_packages() {
     local lists=$cache/apt
-    if [ -n "$(find "$lists/complete" -mmin -1440 2>/dev/null)" ]; then
+    # Without the lock, which another run may hold for minutes.
+    lists_are_new "$lists" || alone "$cache/lock" lists_renew "$lists"
+    printf '%s\n' "$lists"
+}
+
+lists_are_new() {
+    [ -n "$(find "$1/complete" -mmin -1440 2>/dev/null)" ]
+}
+
+lists_renew() {
+    local lists=$1
+    if lists_are_new "$lists"; then
         :
     elif lists_update "$lists"; then
         touch "$lists/complete"
@@ -45,7 +56,6 @@ newer_packages() {
     else
         die "the package lists of ${kernel_lower_suites[*]} cannot be fetched: the kernel lane needs the network once"
     fi
-    printf '%s\n' "$lists"
 }
 
 # The newest 7.x that the suites offer, or the requested one.
@@ -74,7 +84,7 @@ kernel_prepare() {
     kernel_make_flags
     kernel_config=("$here/kernel.config")
     [ "$variant" = dev ] || kernel_config+=("$here/$variant.config")
-    lists=$(alone newer_packages)
+    lists=$(newer_packages)
     package=$(kernel_package "$lists")
     version=$(in_apt_root "$lists" apt-cache show "$package" | sed -n 's/^Version: //p' | sort -V | tail -n 1)
     digest=$({
@@ -198,16 +208,19 @@ kernel_prune() {
     find arch -type d -empty -delete
 }
 
-# alone FUNCTION [ARGUMENT]...: calls it while no other of these scripts builds something that is kept.
+# alone FILE FUNCTION [ARGUMENT]...: calls it while no other of these scripts holds that lock. $cache/lock is for
+# what is fetched, and each kernel and each module has a lock of its own: a run that has what it needs waits for no
+# other that builds something else.
 alone() {
-    local lock status
+    local lock status file=$1
+    shift
     # This process holds the lock already.
-    [ -z "${TALLY_VM_ALONE:-}" ] || {
+    [[ :${TALLY_VM_LOCKS:-}: != *:"$file":* ]] || {
         "$@"
         return
     }
-    local TALLY_VM_ALONE=yes
-    exec {lock}>"$cache/lock"
+    local TALLY_VM_LOCKS=${TALLY_VM_LOCKS:-}:$file
+    exec {lock}>"$file"
     flock --nonblock "$lock" || {
         say "waiting for another scripts/vm"
         flock "$lock"
@@ -224,17 +237,25 @@ alone() {
 kernel_ensure() {
     mkdir -p "$cache"
     kernel_prepare "$1"
-    [ -e "$kernel_dir/complete" ] || alone kernel_make "$1"
+    [ -e "$kernel_dir/complete" ] || {
+        mkdir -p "${kernel_dir%/*}"
+        alone "$kernel_dir.lock" kernel_make "$1"
+    }
 }
 
-# kernel_make VARIANT: builds the kernel that kernel_prepare has named.
-kernel_make() {
+# Fetches what building it needs.
+kernel_fetch() {
     local lists
-    [ ! -e "$kernel_dir/complete" ] || return 0
     need_kernel_tools
     lists=$(newer_packages)
     kernel_tools "$lists"
     [ -e "$kernel_dir/unpacked" ] || kernel_unpack "$lists"
+}
+
+# kernel_make VARIANT: builds the kernel that kernel_prepare has named.
+kernel_make() {
+    [ ! -e "$kernel_dir/complete" ] || return 0
+    alone "$cache/lock" kernel_fetch
     say "building ${kernel_dir##*/}; on two free cores this takes a quarter of an hour"
     watching "about ${kernel_objects[$1]}" objects kernel_objects_made -- kernel_compile || {
         grep -E 'error|Error' "$kernel_dir/build.log" | tail -n 20 >&2

@@ -9,7 +9,7 @@ module_build() {
     mkdir -p "$out"
     [ -f "$root/Kbuild" ] || die "this checkout has no module"
     # Two machines may build it at the same time.
-    alone watching 7 'objects of the module' module_objects "$out" -- module_make "$out" || {
+    alone "$out/lock" watching 7 'objects of the module' module_objects "$out" -- module_make "$out" || {
         tail -n 60 "$out/build.log" >&2
         die "the module does not build"
     }

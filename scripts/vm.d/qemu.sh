@@ -28,7 +28,7 @@ qemu_prepare() {
         qemu=(qemu-system-x86_64)
         return
     fi
-    [ -d "$tree" ] || alone qemu_fetch "$tree"
+    [ -d "$tree" ] || alone "$cache/lock" qemu_fetch "$tree"
     lib=$tree/usr/lib/x86_64-linux-gnu
     qemu=("$lib/ld-linux-x86-64.so.2" --library-path "$lib:$lib/pulseaudio" --argv0 qemu-system-x86_64
         "$tree/usr/bin/qemu-system-x86_64" -L "$tree/usr/share/qemu" -L "$tree/usr/share/seabios")
