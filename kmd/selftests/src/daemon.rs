@@ -235,8 +235,28 @@ pub fn a_pause_loses_nothing() -> Outcome {
     Outcome::Passed
 }
 
+/// The machine sleeps, for longer than the device has for an answer, while the device's process is stopped: such a
+/// process is not frozen with its clients, and is still stopped when the machine wakes up.
+pub fn a_pause_may_include_a_sleep_of_the_machine() -> Outcome {
+    if is_pci() {
+        return NO_HOST;
+    }
+    if !crate::power::can_pretend_to_sleep() {
+        return Outcome::Skipped("the kernel cannot pretend to sleep");
+    }
+    let daemon = running();
+    crate::power::kept_through(|| {
+        send(daemon, libc::SIGSTOP);
+        crate::power::pretend_to_sleep("devices", 15);
+        send(daemon, libc::SIGCONT);
+    });
+    assert_eq!(running(), daemon, "it goes on");
+    Outcome::Passed
+}
+
 /// The device's process is stopped for longer: its clients get errors, their memory is freed, and other GPUs
-/// continue. When the process is continued, it ends.
+/// continue. When the process is continued, it ends. `TALLY_PAUSE_SECONDS` lets it stay stopped for that time after
+/// the loss.
 pub fn a_long_pause_ends_one_gpu() -> Outcome {
     const PAGES: u64 = 8192;
     if is_pci() {
@@ -272,7 +292,12 @@ pub fn a_long_pause_ends_one_gpu() -> Outcome {
     fixture.node.close(handle).expect("to close it");
     drop(fixture);
     eventually(|| shared_kib() < before - PAGES * PAGE / 2048);
+    let more = std::env::var("TALLY_PAUSE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let (begun, more) = (Instant::now(), Duration::from_secs(more.unwrap_or(0)));
     gpu_works(&node);
+    while begun.elapsed() < more {
+        gpu_works(&node);
+    }
     send(daemon, libc::SIGCONT);
     eventually(|| self::daemon() != Some(daemon));
     gpu_works(&node);

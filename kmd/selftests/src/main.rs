@@ -102,8 +102,8 @@ const TESTS: &[Test] = tests! {
     liars: starts_are_checked silence_ends_the_gpu garbage_is_harmless;
     revocation: a_file_shows_what_is_bound mappings_stay_what_they_are no_access_outlives_unmap;
     daemon: an_ended_engine_loses_its_vm_alone a_stopped_engine_keeps_no_memory
-        a_lying_engine_loses_its_vm_alone a_pause_loses_nothing a_long_pause_ends_one_gpu
-        garbage_ends_one_gpu_at_most;
+        a_lying_engine_loses_its_vm_alone a_pause_loses_nothing
+        a_pause_may_include_a_sleep_of_the_machine a_long_pause_ends_one_gpu garbage_ends_one_gpu_at_most;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
         unbind_does_not_wait_for_memory

@@ -91,21 +91,33 @@ fn can_make_a_vm() -> bool {
 
 /// "a loss of power while the machine sleeps": all steps that a driver sees, without the sleep itself.
 pub fn the_machine_sleeps() -> Outcome {
-    let test = Path::new("/sys/power/pm_test");
-    if !test.exists() {
+    if !can_pretend_to_sleep() {
         return Outcome::Skipped("the kernel cannot pretend to sleep");
     }
-    let sleep = || fs::write("/sys/power/state", "freeze").expect("to sleep and wake");
     // Up to the step that suspends devices, and up to the one where their interrupts are off as well.
     for depth in ["devices", "platform"] {
-        fs::write(test, depth).expect("pm_test");
         // Once longer than a device has for an answer, where the device is frozen with its clients.
-        let seconds = if !is_pci() && depth == "devices" { "15" } else { "1" };
-        let _ = fs::write("/sys/module/suspend/parameters/pm_test_delay", seconds);
+        let seconds = if !is_pci() && depth == "devices" { 15 } else { 1 };
+        let sleep = || pretend_to_sleep(depth, seconds);
         if is_pci() { lost_by(sleep) } else { kept_through(sleep) }
     }
-    fs::write(test, "none").expect("pm_test");
     Outcome::Passed
+}
+
+/// The kernel's choice of how far it goes to sleep.
+const DEPTH: &str = "/sys/power/pm_test";
+
+/// Whether this kernel has [`pretend_to_sleep`].
+pub fn can_pretend_to_sleep() -> bool {
+    Path::new(DEPTH).exists()
+}
+
+/// Lets the machine go to sleep as far as the step `depth`, stay there, and wake up.
+pub fn pretend_to_sleep(depth: &str, seconds: u32) {
+    fs::write(DEPTH, depth).expect("pm_test");
+    let _ = fs::write("/sys/module/suspend/parameters/pm_test_delay", seconds.to_string());
+    fs::write("/sys/power/state", "freeze").expect("to sleep and wake");
+    fs::write(DEPTH, "none").expect("pm_test");
 }
 
 /// `struct aer_error_inj` of the kernel's aer_inject: an uncorrectable error of a function.
