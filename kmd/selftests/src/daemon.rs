@@ -247,7 +247,7 @@ pub fn a_pause_may_include_a_sleep_of_the_machine() -> Outcome {
     let daemon = running();
     crate::power::kept_through(|| {
         send(daemon, libc::SIGSTOP);
-        crate::power::pretend_to_sleep("devices", 15);
+        crate::power::pretend_to_sleep("devices", crate::power::longer_than_answers_take());
         send(daemon, libc::SIGCONT);
     });
     assert_eq!(running(), daemon, "it goes on");

@@ -11,7 +11,7 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{QueueKick, VmCreate, VmDestroy};
 
 use crate::Outcome;
-use crate::device::{Fixture, Node, PAGE, counter, eventually, in_ms, wait_for};
+use crate::device::{Fixture, Node, PAGE, counter, debug_file, eventually, in_ms, wait_for};
 use crate::half::{device_file, is_pci};
 
 /// Runs `event` while a client has a thread in SEM_WAIT. The event ends the client's VM; new VMs work afterwards.
@@ -97,7 +97,8 @@ pub fn the_machine_sleeps() -> Outcome {
     // Up to the step that suspends devices, and up to the one where their interrupts are off as well.
     for depth in ["devices", "platform"] {
         // Once longer than a device has for an answer, where the device is frozen with its clients.
-        let seconds = if !is_pci() && depth == "devices" { 15 } else { 1 };
+        let long = !is_pci() && depth == "devices";
+        let seconds = if long { longer_than_answers_take() } else { 1 };
         let sleep = || pretend_to_sleep(depth, seconds);
         if is_pci() { lost_by(sleep) } else { kept_through(sleep) }
     }
@@ -110,6 +111,14 @@ const DEPTH: &str = "/sys/power/pm_test";
 /// Whether this kernel has [`pretend_to_sleep`].
 pub fn can_pretend_to_sleep() -> bool {
     Path::new(DEPTH).exists()
+}
+
+/// Seconds that are more than the device has for an answer.
+pub fn longer_than_answers_take() -> u32 {
+    let shown = debug_file("parameters");
+    let ms =
+        shown.lines().find_map(|line| line.strip_prefix("admin_timeout_ms\t")?.parse::<u32>().ok());
+    ms.expect("the limit") / 1000 * 3 / 2
 }
 
 /// Lets the machine go to sleep as far as the step `depth`, stay there, and wake up.
