@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Compares copies and fills of the device with memcpy and memset in this thread, on the same memory, in
-// turn. Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once, or
-// each waited for; a figure is the median of REPEATS repeats. Then long batches and the engine alone,
-// several engines at once, and copies beside a kernel, the last two one run each.
+// turn. Usage: copies FOLDER-OF-MODULES [LARGEST]; with a number of MiB, the first table only, up to that size.
+// Small ones are appended many at a time and waited for once, or each waited for; a figure is the median
+// of REPEATS repeats. Then long batches and the engine alone, several engines at once, and copies beside a
+// kernel, the last two one run each.
 //
 // A batch of the first table takes 10 to 100 microseconds and begins with a device that has fallen
 // asleep while the host ran its own copies: the figure includes its wake, which the host's copies do
@@ -160,13 +161,13 @@ static void print_size(size_t size)
 
 static const operation copy[2] = {device_copy, host_copy}, fill[2] = {device_fill, host_fill};
 
-static void sizes(struct bench *b)
+static void sizes(struct bench *b, size_t largest)
 {
     static const operation trip[2] = {copy_and_wait, host_copy};
 
     printf("%-10s%9s%9s%7s%9s%9s%7s%12s%12s%12s\n", "GB/s", "copy", "memcpy", "ratio", "fill", "memset",
            "ratio", "ns: a copy", "and wait", "a fill");
-    for (size_t size = 64; size <= LARGEST; size *= 4) {
+    for (size_t size = 64; size <= largest; size *= 4) {
         double copies[2], fills[2], trips[2], giga = (double)size * 1e-9;
         int count = operations(ENOUGH, size, MOST);
 
@@ -403,24 +404,27 @@ static void create_gate(struct bench *b)
 int main(int count, char **arguments)
 {
     struct bench b = {0};
+    size_t largest = count == 3 ? (size_t)atoi(arguments[2]) * MIB : LARGEST;
 
-    if (count != 2) {
-        fprintf(stderr, "usage: %s FOLDER-OF-MODULES\n", arguments[0]);
+    if (count < 2 || count > 3 || largest < MIB || largest > LARGEST) {
+        fprintf(stderr, "usage: %s FOLDER-OF-MODULES [LARGEST]\n", arguments[0]);
         return 2;
     }
     open_gpu(&b.gpu, arguments[1]);
     b.list = create_immediate_list(&b.gpu, b.gpu.compute, IN_ORDER, ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
     b.done = create_counter_event(&b.gpu);
     create_gate(&b);
-    b.to = allocate(&b.gpu, SHARED_MEMORY, LARGEST);
-    b.from = allocate(&b.gpu, SHARED_MEMORY, LARGEST);
-    memset(b.to, 1, LARGEST);
-    memset(b.from, 2, LARGEST);
-    sizes(&b);
-    long_batches(&b);
-    misplaced(&b);
-    together(&b);
-    beside_a_kernel(&b);
+    b.to = allocate(&b.gpu, SHARED_MEMORY, largest);
+    b.from = allocate(&b.gpu, SHARED_MEMORY, largest);
+    memset(b.to, 1, largest);
+    memset(b.from, 2, largest);
+    sizes(&b, largest);
+    if (count == 2) {
+        long_batches(&b);
+        misplaced(&b);
+        together(&b);
+        beside_a_kernel(&b);
+    }
     must(zeEventDestroy(b.gate));
     must(zeEventPoolDestroy(b.pool));
     must(zeEventDestroy(b.done));

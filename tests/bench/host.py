@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Makes a table of the output of host.c and host_cl.c.
 
-Usage: host.py NAME=FILE... Each file has lines of name, wall time and processor time in ns, and the time of a loop
+Usage: host.py [--plain] NAME=FILE... Each file has lines of name, wall time and processor time in ns, and the time of a loop
 without calls beside that (cost.h); an empty or missing file is a peer that could not be measured. The
-first column is Tally."""
+first column is Tally. --plain: without the budgets."""
 
 import statistics
 import sys
@@ -87,13 +87,17 @@ def undisturbed(columns):
 
 def main():
     columns = []
-    for argument in sys.argv[1:]:
+    arguments = sys.argv[1:]
+    plain = arguments[:1] == ["--plain"]
+    for argument in arguments[plain:]:
         name, _, path = argument.partition("=")
         columns.append((name, read(path)))
     titles = [name + ("" if samples else " (not there)") for name, samples in columns]
     print(f"{'ns: median [quartiles]':52}" + "".join(f"{title:>26}" for title in titles))
     for key, what, _ in ROWS:
         print(f"{what:52}" + "".join(f"{cell(samples.get(key)):>26}" for _, samples in columns))
+    if plain:
+        return
     ours = columns[0][1]
     for key in ("round-trip", "asleep", "asleep-first", "asleep-long"):
         if key in ours:
