@@ -27,8 +27,9 @@ mod spawn;
 pub use link::{Link, Loss};
 pub use spawn::{fix_addresses, open_files};
 
-/// The time that an engine process may take to start.
-const START_TIME: Duration = Duration::from_secs(4);
+/// The time that an engine process may take to start, and again to confine itself. Until then it runs no code of a
+/// client's, so that only a busy machine makes it slow. It is given up when the session ends.
+const START_TIME: Duration = Duration::from_secs(60);
 /// The time beyond the reset time that it may take for an order, or for one mapping of it, including
 /// waits for a processor of the host.
 const STEP_TIME: Duration = Duration::from_secs(2);
@@ -80,7 +81,7 @@ impl Engine {
         // The kernel ends the process when the thread that started it ends.
         let gate =
             std::thread::Builder::new().name("gate".into()).spawn(move || {
-                match spawn::start(&fds, START_TIME) {
+                match spawn::start(&fds, START_TIME, || home.is_closed()) {
                     Ok((process, child, reports)) => {
                         let _ = own.process.set(process);
                         if tell.send(Ok(())).is_ok() {
@@ -101,7 +102,9 @@ impl Engine {
         // is confined.
         let nothing = Order { opcode: op::NOP, ..Order::default() };
         let unconfined = |Ended| io::Error::other("the engine process has not confined itself");
-        engine.order(&nothing).map_err(unconfined)?;
+        engine
+            .order_within(&nothing, START_TIME, START_TIME, || links.is_closed())
+            .map_err(unconfined)?;
         Ok(engine)
     }
 
@@ -111,6 +114,18 @@ impl Engine {
     /// # Errors
     /// It has ended.
     pub fn order(&mut self, order: &Order) -> Result<(u32, [u64; 7]), Ended> {
+        let (all, step) = (self.reset_time + ORDER_TIME, self.reset_time + STEP_TIME);
+        self.order_within(order, all, step, || false)
+    }
+
+    /// [`Self::order`] with these limits, for all of it and for one mapping of it; it is given up when `over` is true.
+    fn order_within(
+        &mut self,
+        order: &Order,
+        order_time: Duration,
+        step_time: Duration,
+        over: impl Fn() -> bool,
+    ) -> Result<(u32, [u64; 7]), Ended> {
         let link = Arc::clone(&self.link);
         self.sequence = self.sequence.wrapping_add(1);
         let mut progress = link.progress();
@@ -122,21 +137,20 @@ impl Engine {
         progress.made = 0;
         link.mailbox.to_engine.give(self.sequence, order);
         let mut made = 0;
-        let mut order_time = Patience::new(self.reset_time + ORDER_TIME);
-        let mut step_time = Patience::new(self.reset_time + STEP_TIME);
+        let (mut order_left, mut step_left) = (Patience::new(order_time), Patience::new(step_time));
         loop {
             if progress.made == progress.allowed.len() {
                 break;
             }
             if progress.made != made {
                 made = progress.made;
-                step_time = Patience::new(self.reset_time + STEP_TIME);
+                step_left = Patience::new(step_time);
             }
             if progress.ended {
                 return Err(Ended);
             }
-            let step = order_time.step().min(step_time.step());
-            if step.is_zero() {
+            let step = order_left.step().min(step_left.step());
+            if step.is_zero() || over() {
                 drop(progress);
                 self.end();
                 return Err(Ended);

@@ -77,8 +77,13 @@ pub fn fix_addresses() -> u64 {
 }
 
 /// Starts an engine process and passes it `fds`. Returns a descriptor of the process, the process as a child,
-/// and the descriptor by which its mappings are reported. The process ends with the calling thread.
-pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child, OwnedFd)> {
+/// and the descriptor by which its mappings are reported. The process ends with the calling thread, and before it has
+/// started when `over` becomes true.
+pub(super) fn start(
+    fds: &[RawFd],
+    time: Duration,
+    over: impl Fn() -> bool,
+) -> io::Result<(OwnedFd, Child, OwnedFd)> {
     let program = program()?;
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(format!("/proc/self/fd/{program}"));
@@ -94,7 +99,7 @@ pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child
     let mut child = command.spawn()?;
     // The command owns the other end of the socket, which must close with the child's copy.
     drop(command);
-    match meet(&ours, &child, fds, time) {
+    match meet(&ours, &child, fds, time, over) {
         Ok((process, reports)) => Ok((process, child, reports)),
         Err(error) => {
             let _ = child.kill();
@@ -136,13 +141,14 @@ fn meet(
     child: &Child,
     fds: &[RawFd],
     time: Duration,
+    over: impl Fn() -> bool,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
     let process = super::link::open_process(child.id())?;
     socket.send_with_fds(&[&b"m"[..]], fds).map_err(io::Error::from)?;
     let (mut byte, mut patience) = ([0u8; 1], Patience::new(time));
     let (bytes, reports) = loop {
         let step = patience.step();
-        if step.is_zero() {
+        if step.is_zero() || over() {
             return Err(ErrorKind::TimedOut.into());
         }
         socket.set_read_timeout(Some(step))?;
