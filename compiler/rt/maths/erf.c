@@ -85,7 +85,16 @@ static inline F64 erfc_of(F64 x, bool far) {
   return size < ERFC_SMALL ? 1 - small : x < 0 ? 2 - tail : tail;
 }
 
-FUNCTION64_OR(erfc, abs64(x) <= ERFC_MOST64, erfc_of(x, false), erfc_of(between64(x, -27.5, 27.5), true))
+// Beyond 27.5 the result is 0 or 2.
+static inline F64 erfc_far(F64 x) {
+  F64 none = 0, both = 2, limit = x < 0 ? both : none;
+  M64 gone = abs64(x) > 27.5;
+  F64 near = gone ? none : x;
+  F64 result = erfc_of(near, true);
+  return gone ? limit : result;
+}
+
+FUNCTION64_OR(erfc, abs64(x) <= ERFC_MOST64, erfc_of(x, false), erfc_far(x))
 
 // The same for floats: for 0 <= x <= 9.2, to 2^-26.
 static const float ERFC32[] = {
@@ -111,4 +120,12 @@ static inline F32 erfc_of_32(F32 x, bool far) {
   return size < (F32)ERFC_SMALL ? 1 - small : x < 0 ? 2 - tail : tail;
 }
 
-FUNCTION32_OR(erfc, abs32(x) <= ERFC_MOST32, erfc_of_32(x, false), erfc_of_32(between32(x, -10.5f, 10.5f), true))
+static inline F32 erfc_far_32(F32 x) {
+  F32 none = 0, both = 2, limit = x < 0 ? both : none;
+  M32 gone = abs32(x) > 10.5f;
+  F32 near = gone ? none : x;
+  F32 result = erfc_of_32(near, true);
+  return gone ? limit : result;
+}
+
+FUNCTION32_OR(erfc, abs32(x) <= ERFC_MOST32, erfc_of_32(x, false), erfc_far_32(x))

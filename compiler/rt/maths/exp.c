@@ -30,14 +30,15 @@ static inline struct power64 exp10_of(F64 x) {
 }
 
 static inline F64 near64(struct power64 it) { return scaled64(it.m, it.shifted); }
-static inline F64 far64(struct power64 it) { return scaled_far64(it.m, it.shifted); }
 
-// Beyond the limits of the far form the result is 0 or infinite.
-static inline F64 exp_far(F64 x) { return far64(exp_of(between64(x, -746, 710))); }
+// Beyond these limits the result is 0 or infinite.
+#define FAR64(of, x, least, most)                                                                            \
+  or_zero64(x, least, scaled_far64(of(within64(x, least, most)).m, of(within64(x, least, most)).shifted))
+static inline F64 exp_far(F64 x) { return FAR64(exp_of, x, -746, 710); }
 
 FUNCTION64_OR(exp, abs64(x) <= 708, near64(exp_of(x)), exp_far(x))
-FUNCTION64_OR(exp2, abs64(x) <= 1021, near64(exp2_of(x)), far64(exp2_of(between64(x, -1076, 1025))))
-FUNCTION64_OR(exp10, abs64(x) <= 307, near64(exp10_of(x)), far64(exp10_of(between64(x, -325, 309))))
+FUNCTION64_OR(exp2, abs64(x) <= 1021, near64(exp2_of(x)), FAR64(exp2_of, x, -1076, 1025))
+FUNCTION64_OR(exp10, abs64(x) <= 307, near64(exp10_of(x)), FAR64(exp10_of, x, -325, 309))
 
 // (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, to 2^-62 of e^r - 1.
 static const double EXPM1_TAIL[] = {
@@ -81,8 +82,9 @@ static inline struct power32 exp_of_32(F32 x) {
 }
 
 static inline F32 near32(struct power32 it) { return scaled32(it.m, it.shifted); }
-static inline F32 far32(struct power32 it) { return scaled_far32(it.m, it.shifted); }
-static inline F32 exp_far_32(F32 x) { return far32(exp_of_32(between32(x, -104, 89))); }
+#define FAR32(of, x, least, most)                                                                            \
+  or_zero32(x, least, scaled_far32(of(within32(x, least, most)).m, of(within32(x, least, most)).shifted))
+static inline F32 exp_far_32(F32 x) { return FAR32(exp_of_32, x, -104, 89); }
 
 // (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, so that e^r - 1 is good to 2^-29.
 static const float EXP_TAIL_32[] = {
@@ -119,8 +121,8 @@ static inline struct power32 exp10_of_32(F32 x) {
 }
 
 FUNCTION32_OR(exp, abs32(x) <= 87, near32(exp_of_32(x)), exp_far_32(x))
-FUNCTION32_OR(exp2, abs32(x) <= 125, near32(exp2_of_32(x)), far32(exp2_of_32(between32(x, -151, 129))))
-FUNCTION32_OR(exp10, abs32(x) <= 37, near32(exp10_of_32(x)), far32(exp10_of_32(between32(x, -46, 39))))
+FUNCTION32_OR(exp2, abs32(x) <= 125, near32(exp2_of_32(x)), FAR32(exp2_of_32, x, -151, 129))
+FUNCTION32_OR(exp10, abs32(x) <= 37, near32(exp10_of_32(x)), FAR32(exp10_of_32, x, -46, 39))
 
 static inline F32 expm1_near_32(F32 x) {
   F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;

@@ -78,10 +78,18 @@ static inline F64 scaled_far64(F64 x, F64 shifted) {
   return x * of_bits64((half + 1023) << 52) * of_bits64((count - half + 1023) << 52);
 }
 
-// x between two limits; NaN stays NaN.
-static inline F64 between64(F64 x, F64 least, F64 most) {
-  x = x < least ? least : x;
+// x, but at most `most`, and 0 below `least`; NaN stays NaN.
+static inline F64 within64(F64 x, F64 least, F64 most) {
+  F64 none = 0;
+  x = x < least ? none : x;
   return x > most ? most : x;
+}
+
+// A result, or 0 for an x below `least`. Processors take a hundred times as long for a product that underflows, so
+// the 0 is not left to one.
+static inline F64 or_zero64(F64 x, F64 least, F64 result) {
+  F64 none = 0;
+  return x < least ? none : result;
 }
 
 // The same for floats; e^r is good to 2^-29.
@@ -106,9 +114,15 @@ static inline F32 scaled_far32(F32 x, F32 shifted) {
   return x * of_bits32((half + 127) << 23) * of_bits32((count - half + 127) << 23);
 }
 
-static inline F32 between32(F32 x, F32 least, F32 most) {
-  x = x < least ? least : x;
+static inline F32 within32(F32 x, F32 least, F32 most) {
+  F32 none = 0;
+  x = x < least ? none : x;
   return x > most ? most : x;
+}
+
+static inline F32 or_zero32(F32 x, F32 least, F32 result) {
+  F32 none = 0;
+  return x < least ? none : result;
 }
 
 #endif

@@ -109,7 +109,8 @@ static inline struct power power_narrow(F64 x, F64 y) {
   F64 r = fma64(it.m, lookup64(FACTORS, it.index), -1);
   F64 log = it.exponent + lookup64(LOGS2, it.index);
   // Floats end at 2^128 and 2^-149.
-  F64 z = between64(y * fma64(r, POLYNOMIAL64(LOG2_NARROW, r, r * r), log), -1000, 1000);
+  F64 least = -1000, most = 1000, z = y * fma64(r, POLYNOMIAL64(LOG2_NARROW, r, r * r), log);
+  z = z < least ? least : z > most ? most : z;
   F64 shifted = z + ROUNDER64, t = z - (shifted - ROUNDER64);
   F64 result = fma64(t, POLYNOMIAL64(EXP2_NARROW, t, t * t), 1);
   return (struct power){scaled64(result, shifted), z == z};
