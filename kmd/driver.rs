@@ -5,6 +5,7 @@ use kernel::device::DeviceContext;
 use kernel::drm;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
+use kernel::sync::Arc;
 use kernel::workqueue::WorkItem;
 use tally_uapi::ioctl;
 
@@ -13,6 +14,7 @@ use crate::commands::end_vm_unattended;
 use crate::data::{Data, REAPER};
 use crate::device::{Tally, TallyDevice};
 use crate::file::TallyFile;
+use crate::follower::Follower;
 use crate::gpu::Gpu;
 use crate::raw::drm::{once_registered, Buffer, Parent, Tables};
 
@@ -31,6 +33,14 @@ impl WorkItem for Data {
         if let Some(guard) = once_registered(&dev).registration_guard() {
             guard.registration_data_with(|registered| registered.gpu.look_after());
         }
+    }
+}
+
+impl WorkItem for Follower {
+    type Pointer = Arc<Follower>;
+
+    fn run(this: Arc<Follower>) {
+        this.carry_out_due(once_registered(this.device()));
     }
 }
 
@@ -82,6 +92,8 @@ impl drm::file::DriverFile for TallyFile {
 impl Drop for TallyFile {
     /// Ends the VMs and queues that the client has left, without waiting: the answers free the rest.
     fn drop(&mut self) {
+        self.follower().close();
+        self.binder().close();
         self.notifier().close();
         let guard = once_registered(self.device()).registration_guard();
         let (id, state) = (self.id(), self.state());

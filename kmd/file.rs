@@ -7,6 +7,7 @@ use kernel::sync::Arc;
 
 use crate::account::Client;
 use crate::device::TallyDevice;
+use crate::follower::Follower;
 use crate::notifier::Notifier;
 use crate::object::queue::EngineTime;
 use crate::raw::machine;
@@ -21,6 +22,8 @@ pub(crate) struct TallyFile {
     account: Arc<Client>,
     engine_time: Arc<EngineTime>,
     notifier: Arc<Notifier>,
+    follower: Arc<Follower>,
+    binder: Arc<Follower>,
     state: Arc<State>,
     dev: ARef<TallyDevice>,
 }
@@ -36,8 +39,10 @@ impl TallyFile {
         let account = state.accounts.open(user)?;
         let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL_ACCOUNT)?;
         let notifier = Notifier::new(state.clone())?;
+        let follower = Follower::new(dev.clone())?;
+        let binder = Follower::new(dev.clone())?;
         let id = state.new_file();
-        Ok(Self { id, user, pid, account, engine_time, notifier, state, dev })
+        Ok(Self { id, user, pid, account, engine_time, notifier, follower, binder, state, dev })
     }
 
     /// The number of this file; no other file ever gets it.
@@ -68,6 +73,16 @@ impl TallyFile {
     /// The waits of the file that tell a target.
     pub(crate) fn notifier(&self) -> &Arc<Notifier> {
         &self.notifier
+    }
+
+    /// The cells of the file that follow fences.
+    pub(crate) fn follower(&self) -> &Arc<Follower> {
+        &self.follower
+    }
+
+    /// The changes of mappings that wait for fences. They wait for the device too, and the cells must not.
+    pub(crate) fn binder(&self) -> &Arc<Follower> {
+        &self.binder
     }
 
     /// The state that files share.

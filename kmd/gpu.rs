@@ -242,6 +242,12 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
+    /// Has the device look at its waiters of `bucket`: a host has written a cell there.
+    pub(crate) fn wake(&self, bucket: u32) {
+        self.state.count(Count::Wakes);
+        self.transport.wake(bucket);
+    }
+
     /// Notes that the DRM device has been registered. Commands may be outstanding already.
     pub(crate) fn set_registered(&self) {
         self.registered.store(true, Release);

@@ -8,8 +8,8 @@ use core::ffi::{c_int, c_void};
 
 use kernel::drm::ioctl::{DrmIoctlDescriptor, RENDER_ALLOW};
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
-    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemFollow,
+    SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
 use self::caller::Caller;
@@ -18,6 +18,8 @@ use crate::raw::drm::{drm_device, drm_file, ioctl_arguments};
 mod bind;
 mod buffers;
 mod caller;
+mod follow;
+mod later;
 mod query;
 mod queues;
 mod vms;
@@ -78,6 +80,7 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     SemWake => |caller, arg| caller.gpu(|gpu| waits::wake(gpu, caller.lookup(), arg)),
     VmOrphan => |caller, arg| vms::orphan(&caller, arg),
     SemNotify => |caller, arg| waits::notify(caller.drm_file, caller.lookup(), arg),
+    SemFollow => |caller, arg| follow::follow(&caller, arg),
 };
 
 /// The core uses an ioctl's number within the driver as the index in the table.

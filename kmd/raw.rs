@@ -8,6 +8,7 @@
 //! express yet.
 
 pub(crate) mod drm;
+pub(crate) mod fence;
 pub(crate) mod machine;
 pub(crate) mod pages;
 pub(crate) mod pci;

@@ -7,9 +7,10 @@ use core::ops::Range;
 use kernel::prelude::*;
 use tally_uapi::cell::{Compare, CELL_SIZE};
 use tally_uapi::ioctl::{
-    bind_flag, bind_op, bo_flag, notify_kind, priority, query, sem_wait_flag, BoCreate, BoInfo,
-    Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify, SemWait, SemWaitEntry,
-    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, SEM_WAIT_MAX_ENTRIES,
+    bind_flag, bind_op, bo_flag, follow_flag, follow_kind, notify_kind, priority, query,
+    sem_wait_flag, BoCreate, BoInfo, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery,
+    SemFollow, SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    BIND_MAX_POINTS, SEM_WAIT_MAX_ENTRIES,
 };
 use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
@@ -174,6 +175,29 @@ pub(crate) struct Bind {
     pub(crate) range: Range<u64>,
     /// The content afterwards.
     pub(crate) content: Content,
+    /// The fences that it waits for.
+    pub(crate) waits: Points,
+    /// The points that are told when it is done.
+    pub(crate) signals: Points,
+    /// Handle of the buffer, and offset, of the word for its outcome.
+    pub(crate) status: Option<(u32, u64)>,
+}
+
+/// An array of points of sync objects, before it is read.
+pub(crate) struct Points {
+    /// Its address in the caller's memory.
+    pub(crate) address: u64,
+    /// Number of elements.
+    pub(crate) count: usize,
+}
+
+impl Points {
+    fn new(address: u64, count: u32) -> Result<Self> {
+        if count > BIND_MAX_POINTS || count == 0 && address != 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self { address, count: count as usize })
+    }
 }
 
 /// The new content of a range of VAs.
@@ -229,7 +253,21 @@ impl TryFrom<&VmBind> for Bind {
         if matches!(content, Content::Nothing | Content::Null { .. }) {
             zero(arg.offset)?;
         }
-        Ok(Self { vm: arg.vm_id, range: range(arg.address, arg.size, PAGE_SIZE)?, content })
+        zero(arg.pad)?;
+        zero(arg.status_offset % CELL_SIZE)?;
+        let status =
+            Some((arg.status_handle, arg.status_offset)).filter(|(handle, _)| *handle != 0);
+        if status.is_none() {
+            zero(arg.status_offset)?;
+        }
+        Ok(Self {
+            vm: arg.vm_id,
+            range: range(arg.address, arg.size, PAGE_SIZE)?,
+            content,
+            waits: Points::new(arg.waits, arg.wait_count)?,
+            signals: Points::new(arg.signals, arg.signal_count)?,
+            status,
+        })
     }
 }
 
@@ -373,6 +411,56 @@ impl TryFrom<&SemNotify> for Notify {
     }
 }
 
+/// SEM_FOLLOW: a cell that takes a value once a fence has signalled.
+pub(crate) struct Follow {
+    /// Handle of the buffer that holds the cell.
+    pub(crate) handle: u32,
+    /// Offset of the cell in it, in bytes.
+    pub(crate) offset: u64,
+    /// The cell's value afterwards, unless it is larger already.
+    pub(crate) value: u64,
+    /// Offset of the word for the fence's status.
+    pub(crate) status: Option<u64>,
+    /// The fence.
+    pub(crate) source: FenceSource,
+}
+
+/// A fence of the kernel.
+pub(crate) enum FenceSource {
+    /// That of a sync file, by its descriptor.
+    SyncFile(u32),
+    /// That of a sync object at a point, by its handle. Point 0: the sync object is binary.
+    Point(u32, u64),
+}
+
+impl TryFrom<&SemFollow> for Follow {
+    type Error = Error;
+
+    fn try_from(arg: &SemFollow) -> Result<Self> {
+        zero(arg.flags & !follow_flag::ALL)?;
+        let status = match arg.flags & follow_flag::STATUS {
+            0 => {
+                zero(arg.status_offset)?;
+                None
+            }
+            _ if arg.status_offset == arg.offset => return Err(EINVAL),
+            _ => Some(arg.status_offset),
+        };
+        let source = match arg.kind {
+            follow_kind::SYNC_FILE => {
+                zero(arg.point)?;
+                FenceSource::SyncFile(arg.source)
+            }
+            follow_kind::SYNCOBJ => FenceSource::Point(arg.source, arg.point),
+            _ => return Err(EINVAL),
+        };
+        zero(arg.offset % CELL_SIZE)?;
+        zero(arg.status_offset % CELL_SIZE)?;
+        let SemFollow { handle, offset, value, .. } = *arg;
+        Ok(Self { handle, offset, value, status, source })
+    }
+}
+
 /// An entry of SEM_WAIT.
 pub(crate) struct Condition {
     /// Handle of the buffer.
@@ -434,6 +522,13 @@ mod tests {
         offset: PAGE_SIZE,
         address: 4 * PAGE_SIZE,
         size: 2 * PAGE_SIZE,
+        waits: 0,
+        signals: 0,
+        wait_count: 0,
+        signal_count: 0,
+        status_handle: 0,
+        pad: 0,
+        status_offset: 0,
     };
 
     fn refused(arg: VmBind) -> bool {
@@ -443,7 +538,7 @@ mod tests {
     /// VM_BIND: each operation uses its own fields, and all others must be 0.
     #[test]
     fn a_bind_is_one_of_four() -> Result {
-        let Bind { vm, range, content } = Bind::try_from(&MAP)?;
+        let Bind { vm, range, content, .. } = Bind::try_from(&MAP)?;
         assert!((vm, range) == (1, 4 * PAGE_SIZE..6 * PAGE_SIZE));
         assert!(matches!(content, Content::Buffer { handle: 2, offset: PAGE_SIZE, .. }));
         let unmap = VmBind { op: bind_op::UNMAP, flags: 0, handle: 0, offset: 0, ..MAP };
@@ -462,6 +557,18 @@ mod tests {
         let both = bind_flag::WRITE | bind_flag::EXECUTE;
         assert!(refused(VmBind { flags: bind_flag::READ | both, ..MAP }));
         Ok(())
+    }
+
+    /// VM_BIND: arrays of points are empty or somewhere, and not too long; so is the word for the outcome.
+    #[test]
+    fn points_of_binds_are_checked() {
+        assert!(Bind::try_from(&VmBind { waits: 8, wait_count: 16, ..MAP }).is_ok());
+        assert!(refused(VmBind { waits: 8, wait_count: 17, ..MAP }));
+        assert!(refused(VmBind { waits: 8, ..MAP }) && refused(VmBind { signals: 8, ..MAP }));
+        assert!(refused(VmBind { signals: 8, signal_count: 17, ..MAP }));
+        assert!(Bind::try_from(&VmBind { status_handle: 1, status_offset: 8, ..MAP }).is_ok());
+        assert!(refused(VmBind { status_offset: 8, ..MAP }) && refused(VmBind { pad: 1, ..MAP }));
+        assert!(refused(VmBind { status_handle: 1, status_offset: 4, ..MAP }));
     }
 
     /// Ranges are whole units, not empty, and end within 64 bits.

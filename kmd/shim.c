@@ -243,6 +243,12 @@ void tally_put_page(struct page *page)
 	put_page(page);
 }
 
+/* Has the content of a page that the kernel has written itself kept when it is not in use. */
+void tally_dirty_page(struct page *page)
+{
+	set_page_dirty_lock(page);
+}
+
 /*
  * mmap of the render node. The core's function finds a buffer by the offset of its first
  * page only; this one finds it by that of any page, so that a part of it can be mapped.
@@ -702,4 +708,69 @@ void tally_point_free(struct tally_point *at)
 	dma_fence_chain_free(at->chain);
 	drm_syncobj_put(at->syncobj);
 	kfree(at);
+}
+
+/*
+ * The fence of a sync object, or at a point of a timeline. It must be there already: to wait until
+ * there is one, the core would have the thread sleep.
+ */
+int tally_fence_of_point(struct drm_file *file, u32 handle, u64 point, struct dma_fence **out)
+{
+	return drm_syncobj_find_fence(file, handle, point, 0, out);
+}
+
+/*
+ * 0: not signalled. 1: signalled. Otherwise signalled with that error. The chain of a timeline does
+ * not take over the error of the fence that it contains.
+ */
+int tally_fence_status(struct dma_fence *fence)
+{
+	int status = dma_fence_get_status(fence);
+	struct dma_fence *inner;
+
+	if (status != 1)
+		return status;
+	inner = dma_fence_chain_contained(fence);
+	return inner && dma_fence_is_signaled(inner) && inner->error ? inner->error : status;
+}
+
+void tally_fence_put(struct dma_fence *fence)
+{
+	dma_fence_put(fence);
+}
+
+/* A callback that can be taken back. The caller keeps the fence. */
+struct tally_watch {
+	struct dma_fence_cb cb;
+	struct dma_fence *fence;
+	void (*call)(void *data);
+	void *data;
+};
+
+static void tally_watch_call(struct dma_fence *fence, struct dma_fence_cb *cb)
+{
+	struct tally_watch *watch = container_of(cb, struct tally_watch, cb);
+
+	watch->call(watch->data);
+}
+
+struct tally_watch *tally_watch_new(struct dma_fence *fence, void (*call)(void *data), void *data)
+{
+	struct tally_watch *watch = kzalloc_obj(*watch, GFP_KERNEL_ACCOUNT);
+
+	if (!watch)
+		return ERR_PTR(-ENOMEM);
+	watch->fence = fence;
+	watch->call = call;
+	watch->data = data;
+	/* A fence that has signalled takes none: the caller asks for its status afterwards. */
+	dma_fence_add_callback(fence, &watch->cb, tally_watch_call);
+	return watch;
+}
+
+/* Takes the fence's lock, with which callbacks are called, so none runs afterwards. */
+void tally_watch_end(struct tally_watch *watch)
+{
+	dma_fence_remove_callback(watch->fence, &watch->cb);
+	kfree(watch);
 }

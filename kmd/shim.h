@@ -43,6 +43,7 @@ int tally_fill_buffer(struct drm_gem_object *obj);
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
 enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj);
 void tally_put_page(struct page *page);
+void tally_dirty_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
 vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
@@ -109,5 +110,14 @@ struct tally_point;
 struct tally_point *tally_point_new(struct drm_file *file, u32 handle, u64 point);
 void tally_point_signal(struct tally_point *at);
 void tally_point_free(struct tally_point *at);
+
+struct dma_fence;
+struct tally_watch;
+
+int tally_fence_of_point(struct drm_file *file, u32 handle, u64 point, struct dma_fence **out);
+int tally_fence_status(struct dma_fence *fence);
+void tally_fence_put(struct dma_fence *fence);
+struct tally_watch *tally_watch_new(struct dma_fence *fence, void (*call)(void *data), void *data);
+void tally_watch_end(struct tally_watch *watch);
 
 #endif /* _TALLY_SHIM_H_ */

@@ -38,6 +38,7 @@ mod driver;
 mod extent;
 mod fdinfo;
 mod file;
+mod follower;
 mod gpu;
 mod host;
 mod ioctl;

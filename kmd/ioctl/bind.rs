@@ -11,10 +11,13 @@ use tally_uapi::firmware::{map_flag, op, Command, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::VmBind;
 use tally_uapi::PAGE_SIZE;
 
-use super::caller::Caller;
+use super::caller::{Caller, Hardware};
+use super::later;
 use crate::account::{Amount, Charge, EXTENTS, MAPPING};
 use crate::admin::{vm_command, Call, Order};
+use crate::buffer::BoRef;
 use crate::extent::Cut;
+use crate::follower::status;
 use crate::gpu::Gpu;
 use crate::object::bindings::{Backing, Edit, Mapping, Null, Place};
 use crate::object::keep::Keep;
@@ -22,63 +25,121 @@ use crate::object::vm::Vm;
 use crate::raw::pages::{fill, sg_table, PinnedBo, PinnedUser, UserPages};
 use crate::request::{Access, Bind, Content};
 use crate::shared::Shared;
+use crate::state::State;
 
-/// IOCTL: VM_BIND: maps and unmaps.
+/// IOCTL: VM_BIND: maps and unmaps, at once or once fences have signalled.
 ///
 /// Memory is allocated before the hardware is used: that takes as long as the caller makes it take, and
 /// unbinding waits for every user of the hardware.
 pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
     // An unbound driver answers ENODEV to every request.
     caller.gpu_or_gone(|_| Ok(()))?;
-    let Bind { vm, range, content } = Bind::try_from(arg)?;
-    let file = caller.file();
-    let state = file.state();
-    let vm = state.vms.get(file.id(), vm)?;
-    let bo = match content {
-        Content::Buffer { handle, .. } => Some(caller.lookup()(handle)?),
-        _ => None,
-    };
-    let window = vm.window();
-    let bytes = range.end - range.start;
-    let fits = match (&content, &bo) {
-        (Content::Buffer { offset, .. }, Some(bo)) => offset + bytes <= bo.bytes(),
-        _ => true,
-    };
-    if range.start < window.start || range.end > window.end || !fits {
-        return Err(EINVAL);
-    }
-    if matches!(content, Content::Nothing) {
-        return unmap(caller, &vm, &range);
-    }
-    if state.gone() {
-        return Err(ENODEV);
-    }
-    if vm.lost() {
-        return Err(EIO);
-    }
-    match (content, bo) {
-        (Content::Buffer { offset, access, .. }, Some(bo)) => {
-            if access.is_more_than_read() && !bo.may_write(Some(file.id())) {
-                return Err(EACCES);
-            }
-            fill(&bo)?;
-            let from = offset / PAGE_SIZE;
-            map(caller, &vm, &range, |gpu, mapping| {
-                let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
-                let backing = Backing::Bo(pinned.clone());
-                let Some(dev) = gpu.transport().dma() else {
-                    return mapping.show(gpu, access, (backing, from));
-                };
-                let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
-                let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
-                let extents = Some(Cut::new(pieces, offset, bytes));
-                mapping.tell(gpu, access, (backing, from), extents)
-            })
+    let asked = Bind::try_from(arg)?;
+    let (waits, outcome) = later::read(caller, &asked)?;
+    let change = Change::new(caller, asked.vm, asked.range, asked.content)?;
+    match status(waits.iter()) {
+        Some(_) => {
+            // After an error nobody is told.
+            change.carry_out(caller.hardware())?;
+            outcome.tell(Ok(()));
+            Ok(())
         }
-        (Content::User { address, access }, _) => {
-            let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
-            let pinned = PinnedUser::new(address, count, access.writes())?;
-            map(caller, &vm, &range, |gpu, mapping| {
+        None => later::arm(caller, waits, change, outcome),
+    }
+}
+
+/// A change of a VM's mappings that can be carried out by any thread.
+pub(super) struct Change {
+    vm: Arc<Vm>,
+    range: Range<u64>,
+    to: To,
+}
+
+/// The memory of a range after a change.
+enum To {
+    /// None.
+    Nothing,
+    /// A part of a buffer, from an offset.
+    Buffer(BoRef, u64, Access),
+    /// Pages of the caller.
+    User(PinnedUser, Access),
+    /// Memory of the device, or zeros that are only read.
+    Null(Option<Arc<Null>>, Access),
+}
+
+impl Change {
+    fn new(caller: &Caller<'_>, vm: u32, range: Range<u64>, content: Content) -> Result<Self> {
+        let file = caller.file();
+        let state = file.state();
+        let vm = state.vms.get(file.id(), vm)?;
+        let bo = match content {
+            Content::Buffer { handle, .. } => Some(caller.lookup()(handle)?),
+            _ => None,
+        };
+        let window = vm.window();
+        let bytes = range.end - range.start;
+        let fits = match (&content, &bo) {
+            (Content::Buffer { offset, .. }, Some(bo)) => offset + bytes <= bo.bytes(),
+            _ => true,
+        };
+        if range.start < window.start || range.end > window.end || !fits {
+            return Err(EINVAL);
+        }
+        if matches!(content, Content::Nothing) {
+            return Ok(Self { vm, range, to: To::Nothing });
+        }
+        must_live(state, &vm)?;
+        let to = match (content, bo) {
+            (Content::Buffer { offset, access, .. }, Some(bo)) => {
+                if access.is_more_than_read() && !bo.may_write(Some(file.id())) {
+                    return Err(EACCES);
+                }
+                fill(&bo)?;
+                To::Buffer(bo, offset, access)
+            }
+            (Content::User { address, access }, _) => {
+                let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
+                To::User(PinnedUser::new(address, count, access.writes())?, access)
+            }
+            (Content::Null { access }, _) => {
+                // A device that is told provides the memory itself, in the end from the same machine. Zeros that
+                // are only read need no memory.
+                let amount = Amount { bytes, ..Amount::default() };
+                let here = caller.gpu(|gpu| Ok(gpu.transport().dma().is_none()))?;
+                let charge = access.writes().then(|| Charge::take(vm.account(), amount));
+                let null = charge.transpose()?.map(|charge| Null::new(charge, here)).transpose()?;
+                To::Null(null, access)
+            }
+            (Content::Nothing | Content::Buffer { .. }, _) => return Err(EINVAL),
+        };
+        Ok(Self { vm, range, to })
+    }
+
+    /// Makes the change.
+    pub(super) fn carry_out(self, hardware: Hardware<'_>) -> Result {
+        let Self { vm, range, to } = self;
+        if matches!(to, To::Nothing) {
+            return unmap(hardware, &vm, &range);
+        }
+        must_live(hardware.state(), &vm)?;
+        let bytes = range.end - range.start;
+        match to {
+            To::Nothing => Ok(()),
+            To::Buffer(bo, offset, access) => {
+                let from = offset / PAGE_SIZE;
+                map(hardware, &vm, &range, |gpu, mapping| {
+                    let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
+                    let backing = Backing::Bo(pinned.clone());
+                    let Some(dev) = gpu.transport().dma() else {
+                        return mapping.show(gpu, access, (backing, from));
+                    };
+                    let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
+                    let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+                    let extents = Some(Cut::new(pieces, offset, bytes));
+                    mapping.tell(gpu, access, (backing, from), extents)
+                })
+            }
+            To::User(pinned, access) => map(hardware, &vm, &range, |gpu, mapping| {
                 let Some(dev) = gpu.transport().dma() else {
                     let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
                     return mapping.show(gpu, access, (Backing::Pinned(pinned), 0));
@@ -88,25 +149,27 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
                     user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, 0, bytes));
                 mapping.tell(gpu, access, (Backing::User(user.clone()), 0), extents)
-            })
-        }
-        (Content::Null { access }, _) => {
-            // A device that is told provides the memory itself, in the end from the same machine. Zeros that
-            // are only read need no memory.
-            let amount = Amount { bytes, ..Amount::default() };
-            let charge = access.writes().then(|| Charge::take(vm.account(), amount)).transpose()?;
-            map(caller, &vm, &range, |gpu, mapping| {
-                let here = gpu.transport().dma().is_none();
-                let null = charge.map(|charge| Null::new(charge, here)).transpose()?;
+            }),
+            To::Null(null, access) => map(hardware, &vm, &range, |gpu, mapping| {
                 let backing = (Backing::Null(null), 0);
-                if here {
+                if gpu.transport().dma().is_none() {
                     return mapping.show(gpu, access, backing);
                 }
                 mapping.tell(gpu, access, backing, None::<core::iter::Empty<Extent>>)
-            })
+            }),
         }
-        (Content::Nothing | Content::Buffer { .. }, _) => Err(EINVAL),
     }
+}
+
+/// Checks that something can be mapped in a VM.
+fn must_live(state: &State, vm: &Vm) -> Result {
+    if state.gone() {
+        return Err(ENODEV);
+    }
+    if vm.lost() {
+        return Err(EIO);
+    }
+    Ok(())
 }
 
 /// Calls `f` again when it answers EINTR: a signal arrived while another thread held the
@@ -179,23 +242,23 @@ impl NewMapping<'_> {
 
 /// Makes a mapping; `send` sends its commands, and this waits for the answers.
 fn map(
-    caller: &Caller<'_>,
+    hardware: Hardware<'_>,
     vm: &Arc<Vm>,
     range: &Range<u64>,
     send: impl for<'g> FnOnce(&Gpu<'g>, &mut NewMapping<'_>) -> Result,
 ) -> Result {
     let undoing = Order::new()?;
     let mut mapping = NewMapping { vm, range, calls: KVVec::new(), made: None };
-    caller.gpu(|gpu| send(gpu, &mut mapping))?;
+    hardware.gpu(|gpu| send(gpu, &mut mapping))?;
     let (serial, mut result) = mapping.made.ok_or(EINVAL)?;
     for call in mapping.calls {
-        result = result.and(call.wait(caller.file().state()).map(|_| ()));
+        result = result.and(call.wait(hardware.state()).map(|_| ()));
     }
     // A killed caller leaves the mapping: its file ends soon, and the VM with it.
     match result {
         Err(error) if error != EINTR => {
             // Unbound: unbinding has removed all mappings.
-            let _ = caller.gpu_or_gone(|gpu| {
+            let _ = hardware.gpu_or_gone(|gpu| {
                 undo(gpu, vm, range.start, serial, undoing);
                 Ok(())
             });
@@ -270,8 +333,8 @@ fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, start: u64, serial: u64, order: Order) {
     let _ = send_unmap(gpu, vm, &(start..end), gone, order, edit);
 }
 
-fn unmap(caller: &Caller<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
-    let call = caller.gpu_or_gone(|gpu| {
+fn unmap(hardware: Hardware<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
+    let call = hardware.gpu_or_gone(|gpu| {
         let order = Order::new()?;
         let mut edit = vm.edit()?;
         let taken = edit.take(range, || Charge::take(vm.account(), MAPPING))?;
@@ -281,7 +344,7 @@ fn unmap(caller: &Caller<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
         Ok(send_unmap(gpu, vm, range, taken, order, edit))
     })?;
     // A device that is reset maps nothing any more; that is success.
-    call.map_or(Ok(()), |call| call.wait_for_end(caller.file().state()))
+    call.map_or(Ok(()), |call| call.wait_for_end(hardware.state()))
 }
 
 /// Sends the VM_UNMAP of the mappings that were removed under `edit`. None: there is no answer to wait for.

@@ -9,6 +9,36 @@ use crate::buffer::BoRef;
 use crate::device::TallyDevice;
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
+use crate::state::State;
+
+/// A device whose hardware may be used while the driver is bound.
+#[derive(Clone, Copy)]
+pub(super) struct Hardware<'a>(pub(super) &'a TallyDevice<drm::Ioctl>);
+
+impl<'a> Hardware<'a> {
+    /// The state that outlives it.
+    pub(super) fn state(self) -> &'a State {
+        &self.0.state
+    }
+
+    /// Calls `f` with the hardware, which stays bound meanwhile. `f` must not wait for the device: unbinding waits
+    /// for `f`, and a thread that waits in `f` could not be frozen.
+    ///
+    /// # Errors
+    /// ENODEV: the device is gone. Those of `f`.
+    pub(super) fn gpu<T>(self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
+        self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
+    }
+
+    /// Like [`Self::gpu`], for calls that free resources, which also work after the device has been given up.
+    ///
+    /// # Errors
+    /// ENODEV: the driver was unbound. Those of `f`.
+    pub(super) fn gpu_or_gone<T>(self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
+        let guard = self.0.registration_guard().ok_or(ENODEV)?;
+        guard.registration_data_with(|registered| f(registered.gpu))
+    }
+}
 
 /// The device and the open file of an ioctl.
 pub(super) struct Caller<'a> {
@@ -21,16 +51,20 @@ impl<'a> Caller<'a> {
         self.drm_file.inner()
     }
 
-    /// Calls `f` with the hardware, which stays bound meanwhile. `f` must not wait for the device: unbinding waits
-    /// for `f`, and a thread that waits in `f` could not be frozen.
+    /// The device.
+    pub(super) fn hardware(&self) -> Hardware<'a> {
+        Hardware(self.dev)
+    }
+
+    /// See [`Hardware::gpu`].
     ///
     /// # Errors
     /// ENODEV: the device is gone. Those of `f`.
     pub(super) fn gpu<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
-        self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
+        self.hardware().gpu(f)
     }
 
-    /// Like [`Self::gpu`], for calls that free resources, which also work after the device has been given up.
+    /// See [`Hardware::gpu_or_gone`].
     ///
     /// # Errors
     /// ENODEV: the driver was unbound. Those of `f`.
@@ -38,8 +72,7 @@ impl<'a> Caller<'a> {
         &self,
         f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>,
     ) -> Result<T> {
-        let guard = self.dev.registration_guard().ok_or(ENODEV)?;
-        guard.registration_data_with(|registered| f(registered.gpu))
+        self.hardware().gpu_or_gone(f)
     }
 
     /// Calls `f` again when it answers ENOSPC while an object that the user has closed is not released yet.

@@ -182,7 +182,7 @@ pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &S
     // Orders the caller's store before the look at the lists and before the device's look.
     fence(Ordering::SeqCst);
     match wake {
-        Wake::Foreign => ring(gpu, WAKE_FOREIGN),
+        Wake::Foreign => gpu.wake(WAKE_FOREIGN),
         Wake::Cell { handle, offset } => {
             if offset >= lookup(handle)?.bytes() {
                 return Err(EINVAL);
@@ -191,14 +191,9 @@ pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &S
             // The device takes one register write at a time, for all clients. A wake without a waiter needs
             // none.
             if gpu.state().sleepers.wake_for_host(bucket) {
-                ring(gpu, bucket as u32);
+                gpu.wake(bucket as u32);
             }
         }
     }
     Ok(())
-}
-
-fn ring(gpu: &Gpu<'_>, bucket: u32) {
-    gpu.state().count(Count::Wakes);
-    gpu.transport().wake(bucket);
 }

@@ -23,6 +23,7 @@ extern "C" {
     fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
     fn tally_buffer_page(obj: *mut bindings::drm_gem_object, index: usize) -> *mut bindings::page;
     fn tally_put_page(page: *mut bindings::page);
+    fn tally_dirty_page(page: *mut bindings::page);
     fn tally_user_pin(
         address: u64,
         count: usize,
@@ -214,6 +215,28 @@ impl PinnedWord {
         // stores.
         let word = unsafe { AtomicU64::from_ptr(self.word.as_ptr()) };
         word.load(Ordering::Acquire)
+    }
+
+    /// Stores `value`. May sleep.
+    pub(crate) fn store(&self, value: u64) {
+        // SAFETY: as in `load`.
+        let word = unsafe { AtomicU64::from_ptr(self.word.as_ptr()) };
+        word.store(value, Ordering::Release);
+        self.keep();
+    }
+
+    /// Stores `value` unless the word holds a larger one, and orders all earlier writes before that. May sleep.
+    pub(crate) fn raise(&self, value: u64) {
+        // SAFETY: as in `load`.
+        let word = unsafe { AtomicU64::from_ptr(self.word.as_ptr()) };
+        word.fetch_max(value, Ordering::SeqCst);
+        self.keep();
+    }
+
+    /// Has what was stored kept when the buffer is not in use.
+    fn keep(&self) {
+        // SAFETY: the page is ours to use, and not locked by the caller.
+        unsafe { tally_dirty_page(self.page.as_ptr()) };
     }
 }
 

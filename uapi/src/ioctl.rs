@@ -282,7 +282,24 @@ pub mod bind_flag {
     pub const ALL: u32 = READ | WRITE | EXECUTE;
 }
 
-/// VM_BIND: changes a VM's mappings; done when it returns.
+/// VM_BIND: most fences that a change waits for, and most points that are told of it.
+pub const BIND_MAX_POINTS: u32 = 16;
+
+/// VM_BIND: a point of a DRM sync object. Since 0.3.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+pub struct BindPoint {
+    /// The sync object.
+    pub handle: u32,
+    /// Zero.
+    pub pad: u32,
+    /// The point of a timeline; zero for a binary sync object.
+    pub point: u64,
+}
+
+/// VM_BIND: changes a VM's mappings; without fences to wait for, done when it returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct VmBind {
@@ -300,6 +317,20 @@ pub struct VmBind {
     pub address: u64,
     /// Bytes, a multiple of the page size, not 0.
     pub size: u64,
+    /// User address of an array of [`BindPoint`]: the fences that the change waits for. Since 0.3.
+    pub waits: u64,
+    /// User address of an array of [`BindPoint`]: the points that are told once it is made. Since 0.3.
+    pub signals: u64,
+    /// Elements of `waits`, at most [`BIND_MAX_POINTS`].
+    pub wait_count: u32,
+    /// Elements of `signals`, at most [`BIND_MAX_POINTS`].
+    pub signal_count: u32,
+    /// The buffer of the word that takes the outcome, or 0.
+    pub status_handle: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Offset of that word, a multiple of 8.
+    pub status_offset: u64,
 }
 
 /// QUEUE_CREATE: priorities, as [`QueueCreate::priority`].
@@ -476,6 +507,44 @@ pub struct SemNotify {
     pub point: u64,
 }
 
+/// SEM_FOLLOW: the kinds of fences, for [`SemFollow::kind`].
+pub mod follow_kind {
+    /// That of a sync file.
+    pub const SYNC_FILE: u32 = 0;
+    /// That of a DRM sync object, or of one of its points.
+    pub const SYNCOBJ: u32 = 1;
+}
+
+/// SEM_FOLLOW: bits of [`SemFollow::flags`].
+pub mod follow_flag {
+    /// The fence's status is stored, too, before the value.
+    pub const STATUS: u32 = 1 << 0;
+    /// All bits that have a meaning.
+    pub const ALL: u32 = STATUS;
+}
+
+/// SEM_FOLLOW: a cell takes a value once a fence of the kernel has signalled. Since 0.3.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SemFollow {
+    /// The buffer that holds the cell.
+    pub handle: u32,
+    /// Bits of [`follow_flag`].
+    pub flags: u32,
+    /// Offset of the cell, a multiple of 8.
+    pub offset: u64,
+    /// The value that the cell takes, unless it holds a larger one.
+    pub value: u64,
+    /// With STATUS, the offset of the word that takes the fence's status, a multiple of 8. Otherwise zero.
+    pub status_offset: u64,
+    /// One of [`follow_kind`].
+    pub kind: u32,
+    /// The file descriptor of the sync file, or the handle of the sync object.
+    pub source: u32,
+    /// The point of a timeline. Zero for a binary sync object, and for a sync file.
+    pub point: u64,
+}
+
 /// SEM_WAKE: the host has written a cell; queues and hosts that wait for it look again.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -521,7 +590,7 @@ ioctls! {
     0x02 "BO_INFO" BoInfo 24,
     0x03 "VM_CREATE" VmCreate 24,
     0x04 "VM_DESTROY" VmDestroy 8,
-    0x05 "VM_BIND" VmBind 40,
+    0x05 "VM_BIND" VmBind 80,
     0x06 "QUEUE_CREATE" QueueCreate 48,
     0x07 "QUEUE_DESTROY" QueueDestroy 8,
     0x08 "QUEUE_QUERY" QueueQuery 64,
@@ -530,10 +599,12 @@ ioctls! {
     0x0b "SEM_WAKE" SemWake 16,
     0x0c "VM_ORPHAN" VmOrphan 24,
     0x0d "SEM_NOTIFY" SemNotify 40,
+    0x0e "SEM_FOLLOW" SemFollow 48,
 }
 
 const _: () = {
     assert!(core::mem::size_of::<SemWaitEntry>() == 24);
+    assert!(core::mem::size_of::<BindPoint>() == 16);
     assert!(core::mem::size_of::<DeviceInfo>() == 88);
     assert!(core::mem::size_of::<EngineInfo>() == 8);
 };

@@ -73,6 +73,7 @@ fn facts() -> Vec<(String, u64)> {
         ("DRM_TALLY_VERSION_MAJOR".into(), u64::from(VERSION_MAJOR)),
         ("DRM_TALLY_VERSION_MINOR".into(), u64::from(VERSION_MINOR)),
         ("DRM_TALLY_SEM_WAIT_MAX_ENTRIES".into(), u64::from(SEM_WAIT_MAX_ENTRIES)),
+        ("DRM_TALLY_BIND_MAX_POINTS".into(), u64::from(BIND_MAX_POINTS)),
     ];
     layout! { facts,
         Query "drm_tally_query" { what, size, data, reserved }
@@ -86,7 +87,11 @@ fn facts() -> Vec<(String, u64)> {
         BoInfo "drm_tally_bo_info" { handle, pad, size, mmap_offset }
         VmCreate "drm_tally_vm_create" { start, size, flags, vm_id }
         VmDestroy "drm_tally_vm_destroy" { vm_id, pad }
-        VmBind "drm_tally_vm_bind" { vm_id, op, flags, handle, offset, address, size }
+        BindPoint "drm_tally_bind_point" { handle, pad, point }
+        VmBind "drm_tally_vm_bind" {
+            vm_id, op, flags, handle, offset, address, size, waits, signals, wait_count, signal_count,
+            status_handle, pad, status_offset
+        }
         QueueCreate "drm_tally_queue_create" {
             vm_id, engine_class, engine_index, priority, ring, control, packets, flags, queue_id, pad
         }
@@ -99,6 +104,9 @@ fn facts() -> Vec<(String, u64)> {
         SemWait "drm_tally_sem_wait" { entries, count, flags, timeout_ns, vm_id, index }
         SemWaitEntry "drm_tally_sem_wait_entry" { handle, compare, offset, value }
         SemNotify "drm_tally_sem_notify" { entries, count, flags, vm_id, kind, target, pad, point }
+        SemFollow "drm_tally_sem_follow" {
+            handle, flags, offset, value, status_offset, kind, source, point
+        }
         SemWake "drm_tally_sem_wake" { handle, pad, offset }
         VmOrphan "drm_tally_vm_orphan" { vm_id, pad, address, size }
     }
@@ -112,12 +120,14 @@ fn facts() -> Vec<(String, u64)> {
         queue_state: IDLE RUNNING PARKED STOPPED;
         sem_wait_flag: ANY FILE;
         notify_kind: EVENTFD SYNCOBJ;
+        follow_kind: SYNC_FILE SYNCOBJ;
+        follow_flag: STATUS;
     }
     requests! { facts,
         QUERY Query BO_CREATE BoCreate BO_INFO BoInfo VM_CREATE VmCreate VM_DESTROY VmDestroy
         VM_BIND VmBind QUEUE_CREATE QueueCreate QUEUE_DESTROY QueueDestroy QUEUE_QUERY QueueQuery
         QUEUE_KICK QueueKick SEM_WAIT SemWait SEM_WAKE SemWake VM_ORPHAN VmOrphan
-        SEM_NOTIFY SemNotify
+        SEM_NOTIFY SemNotify SEM_FOLLOW SemFollow
     }
     variants! { facts,
         Compare: GreaterEqual "COMPARE_GREATER_EQUAL" Greater "COMPARE_GREATER"

@@ -10,7 +10,7 @@ use tally_uapi::ioctl::*;
 fn request_numbers_follow_the_drm_rule() {
     assert_eq!(Query::REQUEST, 0xc018_6440);
     assert_eq!(BoCreate::REQUEST, 0xc010_6441);
-    assert_eq!(VmBind::REQUEST, 0xc028_6445);
+    assert_eq!(VmBind::REQUEST, 0xc050_6445);
     assert_eq!(SemWake::REQUEST, 0xc010_644b);
 }
 

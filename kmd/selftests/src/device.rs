@@ -102,7 +102,18 @@ impl Node {
         Self(options.open(path).expect("the render node"))
     }
 
+    /// Opens the primary node of another driver, if there is one.
+    pub fn of_driver(driver: &str) -> Option<Self> {
+        let paths = read_dir("/dev/dri").ok()?.flatten().map(|entry| entry.path());
+        let cards = paths.filter(|path| path.to_string_lossy().contains("card"));
+        cards.map(|path| Self::open_path(&path)).find(|node| node.is_of(driver))
+    }
+
     fn is_tally(&self) -> bool {
+        self.is_of("tally")
+    }
+
+    fn is_of(&self, driver: &str) -> bool {
         let mut name = [0u8; 16];
         let mut version = Version {
             version: [0; 3],
@@ -112,7 +123,7 @@ impl Node {
         };
         // SAFETY: the struct is the core's, and names a buffer with its size.
         let answer = unsafe { self.raw(core_request(0, size_of::<Version>()), &mut version) };
-        answer == Ok(()) && name.starts_with(b"tally\0")
+        answer == Ok(()) && name.split(|&byte| byte == 0).next() == Some(driver.as_bytes())
     }
 
     /// An ioctl by number.
@@ -296,6 +307,7 @@ impl Fixture {
             offset: from * PAGE,
             address: self.va(page),
             size: pages * PAGE,
+            ..Default::default()
         }
     }
 

@@ -14,14 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
-    SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, sem_wait_flag,
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemFollow,
+    SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, follow_flag,
+    follow_kind, sem_wait_flag,
 };
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
 
 use crate::coverage;
 use crate::device::{Mapped, Node, PAGE, in_ms};
+use crate::foreign::Timeline;
 
 /// A reproducible sequence of pseudo-random numbers.
 pub struct Dice(pub u64);
@@ -290,6 +292,7 @@ impl Client {
             offset: self.dice.mostly(offset),
             address,
             size,
+            ..Default::default()
         };
         let _ = self.call(&mut arg);
     }
@@ -327,8 +330,10 @@ impl Client {
                 }
             })
             .collect();
-        if self.dice.below(4) == 0 {
-            return self.notify(&entries);
+        match self.dice.below(8) {
+            0 | 1 => return self.notify(&entries),
+            2 => return self.follow(),
+            _ => {}
         }
         let mut arg = SemWait {
             entries: entries.as_ptr().addr() as u64,
@@ -366,6 +371,28 @@ impl Client {
             ..Default::default()
         };
         let _ = self.call(&mut arg);
+    }
+
+    /// Has a cell follow a fence of sw_sync, which is signalled, ends with its timeline or does not exist.
+    fn follow(&mut self) {
+        let timeline = Timeline::new();
+        let fence = timeline.as_ref().map(|timeline| timeline.fence(1));
+        let (offset, status) = (self.dice.below(64) * 8, self.dice.below(64) * 8);
+        let flags = self.dice.mostly32(self.dice.0 as u32 & follow_flag::ALL);
+        let mut arg = SemFollow {
+            handle: self.dice.pick(&self.shared.made().buffers),
+            flags,
+            offset: self.dice.mostly(offset),
+            value: self.dice.below(4),
+            status_offset: self.dice.mostly(if flags == 0 { 0 } else { status }),
+            kind: self.dice.mostly32(follow_kind::SYNC_FILE),
+            source: self.dice.mostly32(fence.as_ref().map_or(9999, AsRawFd::as_raw_fd) as u32),
+            point: self.dice.mostly(0),
+        };
+        let _ = self.call(&mut arg);
+        if let Some(timeline) = timeline.filter(|_| self.dice.below(2) == 0) {
+            timeline.advance(1);
+        }
     }
 
     /// Sends a buffer to the other file and back.

@@ -14,11 +14,14 @@
 
 use std::panic::catch_unwind;
 
+mod binds;
 mod buffers;
 mod cgroups;
 mod coverage;
 mod daemon;
 mod device;
+mod follows;
+mod foreign;
 mod fuzz;
 mod half;
 mod host;
@@ -89,6 +92,13 @@ const TESTS: &[Test] = tests! {
         binary_objects_give_sync_files points_race_with_signals ends_add_points_too
         waiters_and_producers_are_killed a_reset_adds_points the_end_of_the_device_adds_points
         fed_points_are_checked;
+    binds: a_bind_waits_and_tells binds_without_waits_answer_at_once failures_are_told a_producer_dies
+        clients_are_killed_while_binds_wait a_reset_ends_binds points_of_binds_are_checked;
+    follows: a_fence_raises_a_cell signalled_fences_store_at_once cells_do_not_go_back
+        points_of_sync_objects_are_followed a_counter_goes_round another_driver_signals_a_counter
+        fences_race_with_arming producers_die clients_are_killed_and_fences_stay
+        a_reset_between an_unbound_driver_stores_all_the_same follows_are_checked
+        armed_cells_are_limited;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;

@@ -30,6 +30,12 @@ impl Bell {
         Self(unsafe { OwnedFd::from_raw_fd(number) })
     }
 
+    /// Tells it.
+    pub fn ring(&self) {
+        // SAFETY: takes numbers.
+        assert_eq!(unsafe { libc::eventfd_write(self.0.as_raw_fd(), 1) }, 0);
+    }
+
     /// Number of times that it was told since the last call.
     pub fn told(&self) -> u64 {
         let mut count = 0u64;

@@ -3,8 +3,8 @@
 
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
-    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op, query,
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemFollow,
+    SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op, query,
 };
 
 use crate::Outcome;
@@ -38,6 +38,7 @@ pub fn must_be_zero() {
         let notify = SemNotify { vm_id: 99, count: 1, flags, pad, ..Default::default() };
         assert_eq!(node.call(&mut notify.clone()), no);
     }
+    assert_eq!(node.call(&mut SemFollow { handle: 99, flags: 2, ..Default::default() }), no);
     assert_eq!(node.call(&mut SemWake { handle: 99, pad: 1, offset: 0 }), no);
     assert_eq!(node.call(&mut SemWake { handle: 0, pad: 0, offset: 8 }), no);
     assert_eq!(node.call(&mut VmOrphan { vm_id: 99, pad: 1, address: start, size: 8 }), no);

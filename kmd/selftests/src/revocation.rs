@@ -35,6 +35,7 @@ impl Vm<'_> {
             offset: from * PAGE,
             address: WINDOW.0 + page * PAGE,
             size: pages * PAGE,
+            ..Default::default()
         };
         self.node.call(&mut bind).expect("VM_BIND");
     }

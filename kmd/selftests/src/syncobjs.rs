@@ -39,6 +39,16 @@ struct ToFd {
 }
 
 #[repr(C)]
+struct Transfer {
+    from: u32,
+    to: u32,
+    from_point: u64,
+    to_point: u64,
+    flags: u32,
+    pad: u32,
+}
+
+#[repr(C)]
 struct TimelineWait {
     handles: u64,
     points: u64,
@@ -68,40 +78,53 @@ struct Eventfd {
 }
 
 /// DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT.
-const FOR_SUBMIT: u32 = 1 << 1;
+pub const FOR_SUBMIT: u32 = 1 << 1;
 /// DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE.
 const AVAILABLE: u32 = 1 << 2;
 
-fn core<T>(node: &Node, number: u32, arg: &mut T) -> Result<(), i32> {
+pub fn core<T>(node: &Node, number: u32, arg: &mut T) -> Result<(), i32> {
     // SAFETY: each caller passes the core's struct of that number, with addresses of its own.
     unsafe { node.raw(core_request(number, size_of::<T>()), arg) }
 }
 
 /// A sync object, by its handle in a node.
-struct Syncobj<'a> {
+pub struct Syncobj<'a> {
     node: &'a Node,
-    handle: u32,
+    pub handle: u32,
 }
 
 impl<'a> Syncobj<'a> {
-    fn new(node: &'a Node) -> Self {
+    pub fn new(node: &'a Node) -> Self {
         let mut arg = Create { handle: 0, flags: 0 };
         core(node, 0xbf, &mut arg).expect("a sync object");
         Self { node, handle: arg.handle }
     }
 
     /// DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD; with flag 1 a sync file of the fence that it has now.
-    fn export(&self, flags: u32) -> Result<OwnedFd, i32> {
+    pub fn export(&self, flags: u32) -> Result<OwnedFd, i32> {
         let mut arg = ToFd { handle: self.handle, flags, fd: -1, pad: 0, point: 0 };
         core(self.node, 0xc1, &mut arg)?;
         // SAFETY: the core has just made it.
         Ok(unsafe { OwnedFd::from_raw_fd(arg.fd) })
     }
 
-    fn import(node: &'a Node, fd: RawFd) -> Self {
+    pub fn import(node: &'a Node, fd: RawFd) -> Self {
         let mut arg = ToFd { handle: 0, flags: 0, fd, pad: 0, point: 0 };
         core(node, 0xc2, &mut arg).expect("a sync object");
         Self { node, handle: arg.handle }
+    }
+
+    /// DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE with IMPORT_SYNC_FILE: gives a binary sync object the file's fence.
+    pub fn take(&self, sync_file: RawFd) {
+        let mut arg = ToFd { handle: self.handle, flags: 1, fd: sync_file, pad: 0, point: 0 };
+        core(self.node, 0xc2, &mut arg).expect("a fence");
+    }
+
+    /// DRM_IOCTL_SYNCOBJ_TRANSFER: gives the fence of a binary sync object to a point of `to`.
+    pub fn transfer(&self, to: &Self, to_point: u64) {
+        let (from, to) = (self.handle, to.handle);
+        let mut arg = Transfer { from, to, from_point: 0, to_point, flags: 0, pad: 0 };
+        core(self.node, 0xcc, &mut arg).expect("a point");
     }
 
     fn destroy(self) {
@@ -110,7 +133,7 @@ impl<'a> Syncobj<'a> {
     }
 
     /// DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT.
-    fn wait(&self, point: u64, flags: u32, timeout_ns: i64) -> Result<(), i32> {
+    pub fn wait(&self, point: u64, flags: u32, timeout_ns: i64) -> Result<(), i32> {
         let mut arg = TimelineWait {
             handles: (&raw const self.handle).addr() as u64,
             points: (&raw const point).addr() as u64,
@@ -125,7 +148,7 @@ impl<'a> Syncobj<'a> {
     }
 
     /// DRM_IOCTL_SYNCOBJ_QUERY: the last point that was signalled.
-    fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         let mut point = u64::MAX;
         let mut arg = TimelineArray {
             handles: (&raw const self.handle).addr() as u64,
@@ -138,7 +161,7 @@ impl<'a> Syncobj<'a> {
     }
 
     /// DRM_IOCTL_SYNCOBJ_EVENTFD: an eventfd that is told once the point is signalled.
-    fn ring(&self, point: u64) -> Bell {
+    pub fn ring(&self, point: u64) -> Bell {
         let bell = Bell::new();
         let mut arg =
             Eventfd { handle: self.handle, flags: 0, point, fd: bell.0.as_raw_fd(), pad: 0 };
@@ -147,7 +170,7 @@ impl<'a> Syncobj<'a> {
     }
 
     /// SEM_NOTIFY with it.
-    fn feed(&self, vm_id: u32, entries: &[SemWaitEntry], point: u64) -> Result<(), i32> {
+    pub fn feed(&self, vm_id: u32, entries: &[SemWaitEntry], point: u64) -> Result<(), i32> {
         self.node.call(&mut SemNotify {
             entries: entries.as_ptr().addr() as u64,
             count: entries.len() as u32,

@@ -23,6 +23,7 @@ extern "C" {
 #define DRM_TALLY_SEM_WAKE 0x0b
 #define DRM_TALLY_VM_ORPHAN 0x0c
 #define DRM_TALLY_SEM_NOTIFY 0x0d
+#define DRM_TALLY_SEM_FOLLOW 0x0e
 
 #define DRM_IOCTL_TALLY_QUERY \
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_QUERY, struct drm_tally_query)
@@ -52,6 +53,8 @@ extern "C" {
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_VM_ORPHAN, struct drm_tally_vm_orphan)
 #define DRM_IOCTL_TALLY_SEM_NOTIFY \
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_SEM_NOTIFY, struct drm_tally_sem_notify)
+#define DRM_IOCTL_TALLY_SEM_FOLLOW \
+	DRM_IOWR(DRM_COMMAND_BASE + DRM_TALLY_SEM_FOLLOW, struct drm_tally_sem_follow)
 
 /**
  * enum drm_tally_compare - The unsigned comparison of a wait: the cell is
@@ -313,9 +316,29 @@ struct drm_tally_vm_destroy {
 /* Kernels' code; never together with WRITE. */
 #define DRM_TALLY_BIND_FLAG_EXECUTE (1 << 2)
 
+/*
+ * VM_BIND: most fences that a change waits for, and most points that are
+ * told of it.
+ */
+#define DRM_TALLY_BIND_MAX_POINTS 16
+
 /**
- * struct drm_tally_vm_bind - VM_BIND: changes a VM's mappings; done when it
- *    returns.
+ * struct drm_tally_bind_point - VM_BIND: a point of a DRM sync object.
+ *
+ * Since 0.3.
+ */
+struct drm_tally_bind_point {
+	/** @handle: The sync object. */
+	__u32 handle;
+	/** @pad: Zero. */
+	__u32 pad;
+	/** @point: The point of a timeline; zero for a binary sync object. */
+	__u64 point;
+};
+
+/**
+ * struct drm_tally_vm_bind - VM_BIND: changes a VM's mappings; without
+ *    fences to wait for, done when it returns.
  */
 struct drm_tally_vm_bind {
 	/** @vm_id: The VM. */
@@ -335,6 +358,34 @@ struct drm_tally_vm_bind {
 	__u64 address;
 	/** @size: Bytes, a multiple of the page size, not 0. */
 	__u64 size;
+	/**
+	 * @waits: User address of an array of struct drm_tally_bind_point:
+	 * the fences that the change waits for. Since 0.3.
+	 */
+	__u64 waits;
+	/**
+	 * @signals: User address of an array of struct drm_tally_bind_point:
+	 * the points that are told once it is made. Since 0.3.
+	 */
+	__u64 signals;
+	/**
+	 * @wait_count: Elements of waits, at most DRM_TALLY_BIND_MAX_POINTS.
+	 */
+	__u32 wait_count;
+	/**
+	 * @signal_count: Elements of signals, at most
+	 * DRM_TALLY_BIND_MAX_POINTS.
+	 */
+	__u32 signal_count;
+	/**
+	 * @status_handle: The buffer of the word that takes the outcome, or
+	 * 0.
+	 */
+	__u32 status_handle;
+	/** @pad: Zero. */
+	__u32 pad;
+	/** @status_offset: Offset of that word, a multiple of 8. */
+	__u64 status_offset;
 };
 
 /* QUEUE_CREATE: priorities, as drm_tally_queue_create.priority. */
@@ -529,6 +580,55 @@ struct drm_tally_sem_notify {
 	/**
 	 * @point: The point of a timeline. Zero for a binary sync object,
 	 * and for an eventfd.
+	 */
+	__u64 point;
+};
+
+/* SEM_FOLLOW: the kinds of fences, for drm_tally_sem_follow.kind. */
+
+/* That of a sync file. */
+#define DRM_TALLY_FOLLOW_KIND_SYNC_FILE 0
+/* That of a DRM sync object, or of one of its points. */
+#define DRM_TALLY_FOLLOW_KIND_SYNCOBJ 1
+
+/* SEM_FOLLOW: bits of drm_tally_sem_follow.flags. */
+
+/* The fence's status is stored, too, before the value. */
+#define DRM_TALLY_FOLLOW_FLAG_STATUS (1 << 0)
+
+/**
+ * struct drm_tally_sem_follow - SEM_FOLLOW: a cell takes a value once a
+ *    fence of the kernel has signalled.
+ *
+ * Since 0.3.
+ */
+struct drm_tally_sem_follow {
+	/** @handle: The buffer that holds the cell. */
+	__u32 handle;
+	/** @flags: Bits of DRM_TALLY_FOLLOW_FLAG_*. */
+	__u32 flags;
+	/** @offset: Offset of the cell, a multiple of 8. */
+	__u64 offset;
+	/**
+	 * @value: The value that the cell takes, unless it holds a larger
+	 * one.
+	 */
+	__u64 value;
+	/**
+	 * @status_offset: With STATUS, the offset of the word that takes the
+	 * fence's status, a multiple of 8. Otherwise zero.
+	 */
+	__u64 status_offset;
+	/** @kind: One of DRM_TALLY_FOLLOW_KIND_*. */
+	__u32 kind;
+	/**
+	 * @source: The file descriptor of the sync file, or the handle of
+	 * the sync object.
+	 */
+	__u32 source;
+	/**
+	 * @point: The point of a timeline. Zero for a binary sync object,
+	 * and for a sync file.
 	 */
 	__u64 point;
 };

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
-    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bo_flag,
+    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemFollow,
+    SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bo_flag,
 };
 
 use super::{Backend, Hold, HostWait, Ioctls, Result, SharedBo, Sharing, Watcher};
@@ -200,6 +200,11 @@ impl Ioctls for Drm {
 
     unsafe fn sem_notify(&self, arg: &SemNotify) -> Result {
         // SAFETY: the caller vouches for `arg.entries`, the only address in it.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+
+    fn sem_follow(&self, arg: &SemFollow) -> Result {
+        // SAFETY: no field is an address.
         unsafe { self.node.call(&mut { *arg }) }
     }
 

@@ -31,8 +31,8 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::{CELL_SIZE, waiters_index};
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag,
-    bind_op, bo_flag, engine_capability, priority, query, queue_state,
+    QueueQuery, SemFollow, SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    bind_flag, bind_op, bo_flag, engine_capability, priority, query, queue_state,
 };
 use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
@@ -425,6 +425,20 @@ impl Ioctls for Embedded {
         if !flags_fit || !fields_fit || !range_fits {
             return Err(Errno::Invalid);
         }
+        let plain = VmBind {
+            waits: 0,
+            signals: 0,
+            wait_count: 0,
+            signal_count: 0,
+            status_handle: 0,
+            pad: 0,
+            status_offset: 0,
+            ..*arg
+        };
+        if plain.as_bytes() != arg.as_bytes() {
+            // Fences are objects of a kernel.
+            return Err(if arg.pad == 0 { Errno::NotSupported } else { Errno::Invalid });
+        }
         let window = self.windows.get(arg.vm_id)?;
         let buffer = if has_handle { Some(self.buffers.get(arg.handle)?) } else { None };
         if !window.contains(arg.address, arg.size)
@@ -585,6 +599,11 @@ impl Ioctls for Embedded {
 
     unsafe fn sem_notify(&self, _: &SemNotify) -> Result {
         // Its targets are objects of a kernel.
+        Err(Errno::NotSupported)
+    }
+
+    fn sem_follow(&self, _: &SemFollow) -> Result {
+        // Fences are objects of a kernel.
         Err(Errno::NotSupported)
     }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag,
-    bind_op, engine_capability, query,
+    QueueQuery, SemFollow, SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    bind_flag, bind_op, engine_capability, query,
 };
 use zerocopy::IntoBytes;
 
@@ -232,6 +232,10 @@ impl Ioctls for Fake {
     }
 
     unsafe fn sem_notify(&self, _: &SemNotify) -> Result {
+        Err(Errno::NotSupported)
+    }
+
+    fn sem_follow(&self, _: &SemFollow) -> Result {
         Err(Errno::NotSupported)
     }
 

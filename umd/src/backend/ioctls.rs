@@ -5,8 +5,8 @@
 use std::ptr::NonNull;
 
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemNotify,
-    SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemFollow,
+    SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
 /// The answer of an ioctl.
@@ -88,6 +88,9 @@ pub trait Ioctls {
     /// # Safety
     /// `arg.count` entries may be read at `arg.entries`.
     unsafe fn sem_notify(&self, arg: &SemNotify) -> Result;
+
+    /// SEM_FOLLOW.
+    fn sem_follow(&self, arg: &SemFollow) -> Result;
 
     /// SEM_WAKE.
     fn sem_wake(&self, arg: &SemWake) -> Result;

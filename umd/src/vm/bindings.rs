@@ -216,6 +216,7 @@ impl Mapping {
             offset: self.offset + offset,
             address: self.va + offset,
             size,
+            ..Default::default()
         };
         // SAFETY: the range is this mapping's part of the VA reservation; while it is not bound,
         // nothing refers to it.

@@ -463,6 +463,7 @@ impl Reserved {
             offset: piece.offset,
             address: at,
             size: piece.size,
+            ..Default::default()
         };
         // SAFETY: the piece is a reserved range in the VA reservation, where nothing is mapped.
         let bound = unsafe { bindings.backend.vm_bind(&bind) };

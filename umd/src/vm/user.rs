@@ -112,6 +112,7 @@ impl UserRange {
             offset: self.page,
             address: self.va,
             size: self.size,
+            ..Default::default()
         };
         // SAFETY: the addresses are this range's part of the reservation, and nothing refers to them.
         unsafe { self.bindings.backend.vm_bind(&bind) }.map_err(|errno| self.refused(errno))?;

@@ -13,8 +13,8 @@ use tally_uapi::cell::Compare;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy,
-    QueueKick, QueueQuery, SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy,
-    VmOrphan, bind_flag, bind_op, engine_capability, query, queue_state, sem_wait_flag,
+    QueueKick, QueueQuery, SemFollow, SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate,
+    VmDestroy, VmOrphan, bind_flag, bind_op, engine_capability, query, queue_state, sem_wait_flag,
 };
 use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
 
@@ -550,6 +550,17 @@ fn sem_notify_tells_an_eventfd() {
     // SAFETY: room for the number.
     assert_eq!(unsafe { libc::read(eventfd.as_raw_fd(), (&raw mut count).cast(), 8) }, 8);
     assert_eq!(count, 1);
+}
+
+// SEM_FOLLOW: "EINVAL: … `source` is no sync file" "EOPNOTSUPP: the embedded lane."
+#[test]
+fn sem_follow_wants_a_fence_of_the_kernel() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    let refused = fixture.backend.sem_follow(&SemFollow { handle, value: 1, ..Default::default() });
+    let embedded = fixture.backend.lane() == "embedded";
+    assert_eq!(refused, Err(if embedded { Errno::NotSupported } else { Errno::Invalid }));
+    assert_eq!(fixture.word(fixture.va(0)).load(Ordering::Acquire), 0);
 }
 
 #[test]

@@ -90,6 +90,7 @@ impl Fixture {
             offset: from * PAGE,
             address: self.va(page),
             size: pages * PAGE,
+            ..Default::default()
         }
     }
 
