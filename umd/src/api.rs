@@ -44,6 +44,7 @@ pub mod module;
 pub mod queue;
 pub mod runtime;
 pub mod sampler;
+pub mod semaphore;
 pub mod sysman;
 pub mod virtual_memory;
 

@@ -26,11 +26,13 @@ mod host_wait;
 mod ioctls;
 mod lane;
 mod sharing;
+mod syncobjs;
 
 pub use host_wait::HostWait;
 pub use ioctls::{Ioctls, Result};
 pub use lane::{Backend, Loss};
 pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher};
+pub use syncobjs::Syncobjs;
 
 /// Opens the device of this machine: a Tally render node if there is one, otherwise the device in this
 /// process, unless the settings name the lane.

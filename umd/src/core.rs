@@ -15,6 +15,7 @@ pub mod list;
 pub mod module;
 pub mod queue;
 pub mod sampler;
+pub mod semaphore;
 pub mod sysman;
 pub mod topology;
 pub mod virtual_memory;

@@ -76,6 +76,8 @@ pub enum Kind {
     Engines,
     #[strum(serialize = "a memory module")]
     Memory,
+    #[strum(serialize = "an external semaphore")]
+    Semaphore,
     #[strum(serialize = "a graph")]
     Graph,
     #[strum(serialize = "an executable graph")]
@@ -100,6 +102,7 @@ impl Kind {
             Self::Context | Self::Module | Self::BuildLog | Self::Kernel => 64 << 20,
             Self::Queue | Self::Fence | Self::EventPool | Self::PhysicalMemory => 64 << 20,
             Self::Image | Self::Sampler | Self::Graph | Self::ExecutableGraph => 64 << 20,
+            Self::Semaphore => 64 << 20,
             Self::List | Self::Event => 1 << 30,
         }
     }

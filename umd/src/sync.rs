@@ -18,6 +18,7 @@ pub mod event_pool;
 pub mod host_function;
 pub mod publications;
 pub mod recording;
+pub mod semaphore;
 pub mod shared;
 pub mod spin;
 pub mod timestamp;

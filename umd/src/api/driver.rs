@@ -51,6 +51,10 @@ const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_RELAXED_ALLOCATION_LIMITS_EXP_NAME, &["zeMemAllocDevice"]),
     extension(tally_ze::ZE_MEMORY_FREE_POLICIES_EXT_NAME, &["zeMemFreeExt"]),
     extension(tally_ze::ZE_IPC_MEM_HANDLE_TYPE_EXT_NAME, &["zeMemGetIpcHandleWithProperties"]),
+    extension(
+        tally_ze::ZE_EXTERNAL_SEMAPHORES_EXTENSION_NAME,
+        &["zeDeviceImportExternalSemaphoreExt"],
+    ),
     extension(tally_ze::ZE_DEVICE_VECTOR_SIZES_EXT_NAME, &["zeDeviceGetVectorWidthPropertiesExt"]),
     extension(tally_ze::ZE_PCI_PROPERTIES_EXT_NAME, &["zeDevicePciGetPropertiesExt"]),
     extension(tally_ze::ZE_IMAGE_COPY_EXT_NAME, &["zeCommandListAppendImageCopyToMemoryExt"]),
@@ -95,9 +99,13 @@ const EXTENSIONS: &[Extension] = &[
     ),
 ];
 
-fn extensions() -> Vec<ze_driver_extension_properties_t> {
+fn extensions(driver: &Driver) -> Vec<ze_driver_extension_properties_t> {
     let offered =
         EXTENSIONS.iter().filter(|it| it.needs.iter().all(|name| ddi::lookup(name).is_some()));
+    // Semaphores are objects of a kernel, which not every lane has.
+    let has_semaphores = driver.devices().iter().any(|it| it.backend().syncobjs().is_some());
+    let offered = offered
+        .filter(|it| has_semaphores || it.name != tally_ze::ZE_EXTERNAL_SEMAPHORES_EXTENSION_NAME);
     offered
         .map(|it| {
             let mut name = [0; ZE_MAX_EXTENSION_NAME];
@@ -218,8 +226,8 @@ api! {
         pCount: *mut u32,
         pExtensionProperties: *mut ze_driver_extension_properties_t,
     ) {
-        call.handle(hDriver, "hDriver")?;
-        call.list(pCount, pExtensionProperties, "pCount", extensions())
+        let driver = call.handle(hDriver, "hDriver")?;
+        call.list(pCount, pExtensionProperties, "pCount", extensions(driver))
     }
 
     /// Spec: `zeDriverGetExtensionFunctionAddress`. Finds core functions, too.

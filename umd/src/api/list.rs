@@ -21,6 +21,7 @@ pub mod host;
 pub mod image;
 pub mod launch;
 pub mod mutable;
+pub mod semaphore;
 
 api! {
     /// Spec: `zeCommandListCreate`.

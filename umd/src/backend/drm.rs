@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ use tally_uapi::ioctl::{
     SemNotify, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bo_flag,
 };
 
-use super::{Backend, Hold, HostWait, Ioctls, Result, SharedBo, Sharing, Watcher};
+use super::{Backend, Hold, HostWait, Ioctls, Result, SharedBo, Sharing, Syncobjs, Watcher};
 
 mod node;
 mod watches;
@@ -93,6 +93,10 @@ impl Backend for Drm {
 
     fn sees_process(&self) -> bool {
         false
+    }
+
+    fn syncobjs(&self) -> Option<&dyn Syncobjs> {
+        Some(self)
     }
 
     fn memory_used(&self) -> u64 {
@@ -263,6 +267,22 @@ impl Sharing for Drm {
 
     fn unwatch(&self, watch: u64) {
         self.watches.remove(watch);
+    }
+}
+
+impl Syncobjs for Drm {
+    fn syncobj_import(&self, file: BorrowedFd<'_>) -> Result<u32> {
+        self.node.syncobj_import(file)
+    }
+
+    fn syncobj_destroy(&self, handle: u32) {
+        if let Err(errno) = self.node.syncobj_destroy(handle) {
+            log::error!("SYNCOBJ_DESTROY: {}", errno.name());
+        }
+    }
+
+    fn syncobj_await(&self, handle: u32, point: u64, eventfd: BorrowedFd<'_>) -> Result {
+        self.node.syncobj_await(handle, point, eventfd)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trait of a lane: its three interfaces, and the properties in which lanes differ.
 
-use super::{HostWait, Ioctls, Result, Sharing};
+use super::{HostWait, Ioctls, Result, Sharing, Syncobjs};
 
 /// A function that returns whether a VM is lost.
 pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
@@ -35,6 +35,11 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
 
     /// A function that tells without a system call whether a VM is lost, if the lane has one.
     fn loss(&self, _vm: u32) -> Option<Loss> {
+        None
+    }
+
+    /// The kernel's sync objects, if the lane has a kernel.
+    fn syncobjs(&self) -> Option<&dyn Syncobjs> {
         None
     }
 

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 
 use crate::api::{
     context, device, driver, event, fence, graph, graph_experimental, image, ipc, kernel, list,
-    memory, module, queue, runtime, sampler, sysman, virtual_memory,
+    memory, module, queue, runtime, sampler, semaphore, sysman, virtual_memory,
 };
 
 /// Turns `name => path` lines into [`IMPLEMENTED`] and [`lookup`]. A repeated name is a compile error.
@@ -61,6 +61,8 @@ implemented! {
     zeDeviceGetCacheProperties => device::zeDeviceGetCacheProperties,
     zeDeviceGetImageProperties => device::zeDeviceGetImageProperties,
     zeDeviceGetExternalMemoryProperties => device::zeDeviceGetExternalMemoryProperties,
+    zeDeviceImportExternalSemaphoreExt => semaphore::zeDeviceImportExternalSemaphoreExt,
+    zeDeviceReleaseExternalSemaphoreExt => semaphore::zeDeviceReleaseExternalSemaphoreExt,
     zeDeviceGetP2PProperties => device::zeDeviceGetP2PProperties,
     zeDeviceCanAccessPeer => device::zeDeviceCanAccessPeer,
     zeDeviceGetStatus => device::zeDeviceGetStatus,
@@ -246,6 +248,10 @@ implemented! {
     zeCommandListAppendLaunchKernelIndirect => list::launch::zeCommandListAppendLaunchKernelIndirect,
     zeCommandListAppendLaunchMultipleKernelsIndirect => list::launch::zeCommandListAppendLaunchMultipleKernelsIndirect,
     // command list: host functions
+    zeCommandListAppendSignalExternalSemaphoreExt =>
+        list::semaphore::zeCommandListAppendSignalExternalSemaphoreExt,
+    zeCommandListAppendWaitExternalSemaphoreExt =>
+        list::semaphore::zeCommandListAppendWaitExternalSemaphoreExt,
     zeCommandListAppendHostFunction => list::host::zeCommandListAppendHostFunction,
     // event
     zeEventPoolCreate => event::zeEventPoolCreate,

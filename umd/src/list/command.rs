@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use tally_uapi::cell::CELL_SIZE;
+use tally_uapi::cell::{CELL_SIZE, CellKind};
 use tally_uapi::packet::{
     CopyRegion, Header, Packet, PostSync, Predicate, Region, TimestampSlot, flag, opcode,
 };
@@ -21,13 +21,14 @@ use super::graph::{Execution, Submission};
 use super::launch::{self, Launch};
 use super::packets::{bytes, copy, fill, nop, stamp};
 use super::regular::Regular;
-use super::target::{Post, Signal, Target};
+use super::target::{Condition, Post, Signal, Target};
 use super::waits::{self, WaitList};
 use crate::error::{Error, Result};
 use crate::log::warn_once;
-use crate::sync::cell::SIGNALLED;
+use crate::sync::cell::{Cell, SIGNALLED};
 use crate::sync::event::{Event, EventKind};
 use crate::sync::host_function::{self, HostFunction};
+use crate::sync::semaphore::Gate;
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 
@@ -87,6 +88,10 @@ pub enum Command<'a> {
     Graph(&'a Execution),
     /// A call of one of the application's functions.
     HostFunction(&'a Arc<HostFunction>),
+    /// A signal of semaphores of other drivers.
+    SignalSemaphores(&'a Arc<Gate>),
+    /// A wait for semaphores of other drivers.
+    WaitSemaphores(&'a Arc<Gate>),
     /// A copy or a fill, together with further copies and fills with one-byte patterns that belong to it:
     /// they have the same waits and are complete when it is.
     Together {
@@ -167,6 +172,9 @@ impl Command<'_> {
             Command::Launches { launches, .. } => 2 * launches.len(),
             Command::Lists(lists) => lists.len(),
             Command::HostFunction(_) => 5,
+            Command::SignalSemaphores(gate) | Command::WaitSemaphores(gate) => {
+                gate.cells().len() + 1
+            }
             Command::Graph(graph) => graph.bound(),
             Command::Together { main, with } => main.bound() + with.len() + 1,
             _ => 1,
@@ -381,6 +389,23 @@ impl Body {
                 }
                 target.push(waits::at_least(cell, host_function::DONE));
                 self.push_post(target, Post::store(cell, host_function::IDLE));
+                self.last(target, nop(0), posts);
+            }
+            Command::SignalSemaphores(gate) => {
+                target.keep(*gate);
+                for (cell, value) in gate.cells() {
+                    self.push_post(target, Post::store(cell.va(), value));
+                }
+                self.last(target, nop(0), posts);
+            }
+            Command::WaitSemaphores(gate) => {
+                target.keep(*gate);
+                let counter = |(cell, value): (Cell, u64)| {
+                    Condition::AtLeast(cell.va(), CellKind::Counter, value)
+                };
+                waits::packets(gate.cells().map(counter))
+                    .into_iter()
+                    .for_each(|packet| target.push(packet));
                 self.last(target, nop(0), posts);
             }
             Command::Together { main, with } => {

@@ -47,6 +47,35 @@ struct Prime {
     fd: i32,
 }
 
+/// `struct drm_syncobj_handle`, as it was before it had a point.
+#[repr(C)]
+struct SyncobjFile {
+    handle: u32,
+    flags: u32,
+    fd: i32,
+    pad: u32,
+}
+
+/// `struct drm_syncobj_destroy`.
+#[repr(C)]
+struct SyncobjDestroy {
+    handle: u32,
+    pad: u32,
+}
+
+/// `struct drm_syncobj_eventfd`.
+#[repr(C)]
+struct SyncobjEventfd {
+    handle: u32,
+    flags: u32,
+    point: u64,
+    fd: i32,
+    pad: u32,
+}
+
+/// `DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE`: a fence is enough; it need not have signalled.
+const WAIT_AVAILABLE: u32 = 1 << 2;
+
 const WRITE: c_ulong = 1 << 30;
 const READ_WRITE: c_ulong = 3 << 30;
 
@@ -59,6 +88,10 @@ const DRM_IOCTL_VERSION: c_ulong = request::<Version>(READ_WRITE, 0x00);
 const DRM_IOCTL_GEM_CLOSE: c_ulong = request::<GemClose>(WRITE, 0x09);
 const DRM_IOCTL_PRIME_HANDLE_TO_FD: c_ulong = request::<Prime>(READ_WRITE, 0x2d);
 const DRM_IOCTL_PRIME_FD_TO_HANDLE: c_ulong = request::<Prime>(READ_WRITE, 0x2e);
+
+const DRM_IOCTL_SYNCOBJ_DESTROY: c_ulong = request::<SyncobjDestroy>(READ_WRITE, 0xc0);
+const DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE: c_ulong = request::<SyncobjFile>(READ_WRITE, 0xc2);
+const DRM_IOCTL_SYNCOBJ_EVENTFD: c_ulong = request::<SyncobjEventfd>(READ_WRITE, 0xcf);
 
 /// An open render node of a Tally device.
 pub(super) struct Node(File);
@@ -184,6 +217,35 @@ impl Node {
             // It belongs to another device, or is not a DMA-BUF.
             Err(_) => Err(Errno::Invalid),
         }
+    }
+
+    /// A new handle for the sync object of a file.
+    pub(super) fn syncobj_import(&self, file: BorrowedFd<'_>) -> Result<u32> {
+        let mut arg = SyncobjFile { handle: 0, flags: 0, fd: file.as_raw_fd(), pad: 0 };
+        // SAFETY: this request takes this struct, which holds no address.
+        match unsafe { self.ioctl(DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE, &raw mut arg) } {
+            Ok(()) => Ok(arg.handle),
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Err(Errno::NoMemory),
+            // The file is none of a sync object.
+            Err(_) => Err(Errno::Invalid),
+        }
+    }
+
+    /// Gives a sync object's handle back.
+    pub(super) fn syncobj_destroy(&self, handle: u32) -> Result {
+        let mut arg = SyncobjDestroy { handle, pad: 0 };
+        // SAFETY: this request takes this struct, which holds no address.
+        unsafe { self.ioctl(DRM_IOCTL_SYNCOBJ_DESTROY, &raw mut arg) }
+            .map_err(|error| errno("SYNCOBJ_DESTROY", &error))
+    }
+
+    /// Has an eventfd told once a sync object has a fence at `point`.
+    pub(super) fn syncobj_await(&self, handle: u32, point: u64, eventfd: BorrowedFd<'_>) -> Result {
+        let fd = eventfd.as_raw_fd();
+        let mut arg = SyncobjEventfd { handle, flags: WAIT_AVAILABLE, point, fd, pad: 0 };
+        // SAFETY: this request takes this struct, which holds no address.
+        unsafe { self.ioctl(DRM_IOCTL_SYNCOBJ_EVENTFD, &raw mut arg) }
+            .map_err(|error| errno("SYNCOBJ_EVENTFD", &error))
     }
 
     /// One of Tally's ioctls.

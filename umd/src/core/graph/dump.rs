@@ -102,6 +102,8 @@ fn describe(command: &Command<'_>, details: &mut Vec<String>) -> &'static str {
         Command::Lists(_) => "command lists",
         Command::Graph(_) => "graph",
         Command::HostFunction(_) => "host function",
+        Command::SignalSemaphores(_) => "semaphores' signal",
+        Command::WaitSemaphores(_) => "semaphores' wait",
         Command::Together { main, .. } => describe(main, details),
     }
 }
