@@ -221,6 +221,22 @@ int tally_fill_buffer(struct drm_gem_object *obj)
 }
 
 /*
+ * Pins a buffer for another driver that attaches to its dma-buf and may write it. The caller holds
+ * the buffer's lock. A driver that was unbound pins nothing more.
+ */
+int tally_pin_buffer(struct drm_gem_object *obj)
+{
+	struct drm_gem_shmem_object *shmem = to_drm_gem_shmem_obj(obj);
+	int ret = tally_fill_buffer(obj);
+
+	if (!ret)
+		ret = drm_gem_shmem_pin_locked(shmem);
+	if (!ret)
+		shmem->pages_mark_dirty_on_put = true;
+	return ret;
+}
+
+/*
  * A page of a buffer, with a reference that keeps it in place. It need not be pinned before: the
  * kernel neither moves nor writes out a page with one reference more than it knows of.
  */

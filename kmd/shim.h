@@ -40,6 +40,7 @@ void tally_handle_power(struct pci_dev *pdev, const struct tally_power *power);
 int tally_huge_pages(struct drm_device *drm);
 void *tally_page_address(struct page *page);
 int tally_fill_buffer(struct drm_gem_object *obj);
+int tally_pin_buffer(struct drm_gem_object *obj);
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
 enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj);
 void tally_put_page(struct page *page);

@@ -18,6 +18,7 @@ use super::pages;
 #[allow(improper_ctypes)]
 extern "C" {
     fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
+    fn tally_pin_buffer(obj: *mut bindings::drm_gem_object) -> c_int;
     fn tally_buffer_status(obj: *mut bindings::drm_gem_object) -> bindings::drm_gem_object_status;
     fn tally_mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int;
     fn tally_fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t;
@@ -127,6 +128,7 @@ pub(crate) struct Tables<B> {
     driver: Patched<bindings::drm_driver>,
     files: Patched<bindings::file_operations>,
     buffers: Patched<bindings::drm_gem_object_funcs>,
+    private_buffers: Patched<bindings::drm_gem_object_funcs>,
     areas: Patched<bindings::vm_operations_struct>,
     _of: PhantomData<fn(B)>,
 }
@@ -138,6 +140,7 @@ impl<B> Tables<B> {
             driver: Patched(SetOnce::new()),
             files: Patched(SetOnce::new()),
             buffers: Patched(SetOnce::new()),
+            private_buffers: Patched(SetOnce::new()),
             areas: Patched(SetOnce::new()),
             _of: PhantomData,
         }
@@ -217,9 +220,9 @@ impl kernel::fmt::Write for Printer {
 }
 
 /// Gives a new buffer functions of our own: an mmap that enforces IMPORT_READ_ONLY,
-/// faults that find the page of a partial mapping, a status that tells whether it has
-/// memory, and no way for other drivers, which would not enforce the flag, to map the
-/// pages.
+/// faults that find the page of a partial mapping, and a status that tells whether it has
+/// memory. Other drivers may attach to it and pin its pages, unless the flag is set, which
+/// they would not enforce.
 pub(crate) fn patch_buffer<B: Buffer>(bo: &shmem::Object<B>) {
     let raw = bo.as_raw();
     let vm_ops = B::tables().areas.get_or(|| bindings::vm_operations_struct {
@@ -230,16 +233,25 @@ pub(crate) fn patch_buffer<B: Buffer>(bo: &shmem::Object<B>) {
         // SAFETY: a constant of the helper's.
         ..unsafe { bindings::drm_gem_shmem_vm_ops }
     });
-    let funcs = B::tables().buffers.get_or(|| bindings::drm_gem_object_funcs {
+    let original = bindings::drm_gem_object_funcs {
         mmap: Some(mmap::<B>),
         vm_ops,
-        get_sg_table: None,
-        vmap: None,
-        vunmap: None,
+        pin: Some(tally_pin_buffer),
         status: Some(tally_buffer_status),
         // SAFETY: the abstraction has set it, to a constant.
         ..unsafe { *(*raw).funcs }
-    });
+    };
+    let funcs = if bo.may_write(None) {
+        B::tables().buffers.get_or(|| original)
+    } else {
+        let private = || bindings::drm_gem_object_funcs {
+            get_sg_table: None,
+            vmap: None,
+            vunmap: None,
+            ..original
+        };
+        B::tables().private_buffers.get_or(private)
+    };
     // SAFETY: the buffer has no handle yet, so no other thread uses it; the table is static.
     unsafe { (*raw).funcs = funcs };
 }

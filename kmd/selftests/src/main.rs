@@ -31,6 +31,7 @@ mod life;
 mod notifies;
 mod polls;
 mod power;
+mod primes;
 mod processes;
 mod queues;
 mod rejections;
@@ -99,6 +100,9 @@ const TESTS: &[Test] = tests! {
         fences_race_with_arming producers_die clients_are_killed_and_fences_stay
         a_reset_between an_unbound_driver_stores_all_the_same follows_are_checked
         armed_cells_are_limited;
+    primes: another_driver_keeps_a_buffer fences_of_a_shared_buffer_are_followed
+        private_buffers_are_not_for_other_drivers another_driver_keeps_a_buffer_without_its_device
+        importers_are_killed;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
