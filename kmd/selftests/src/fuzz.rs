@@ -492,7 +492,7 @@ fn start(seed: u64, index: u64, threads: u64, end: Instant) -> libc::pid_t {
     while Instant::now() < end {
         // A new file now and then: closing one, with all that its threads have left, is part of the test.
         let seed = seed.wrapping_mul(0x9e37_79b9) + index * 1_000_003 + round;
-        for (key, count) in race(seed, threads) {
+        for (key, count) in race(seed, threads, end) {
             *counts.entry(key).or_default() += count;
         }
         round += 1;
@@ -503,8 +503,8 @@ fn start(seed: u64, index: u64, threads: u64, end: Instant) -> libc::pid_t {
     std::process::exit(0);
 }
 
-/// Threads that use the same file.
-fn race(seed: u64, threads: u64) -> Counts {
+/// Threads that use the same file, until `end` at the latest: some thousand calls may take minutes.
+fn race(seed: u64, threads: u64, end: Instant) -> Counts {
     let shared = Arc::new(Shared::new());
     let mut counts = Counts::new();
     std::thread::scope(|scope| {
@@ -514,7 +514,7 @@ fn race(seed: u64, threads: u64) -> Counts {
                 scope.spawn(move || {
                     let seed = seed ^ thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     let mut client = Client::new(seed, shared);
-                    (0..2000).for_each(|_| client.step());
+                    (0..2000).take_while(|_| Instant::now() < end).for_each(|_| client.step());
                     client.counts
                 })
             })
