@@ -702,10 +702,15 @@ pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> BTreeSet
     }
 }
 
+/// The seeds of random kernels: `TALLY_SEED` (1) is the first, and there are `TALLY_PROGRAMS`, or `count`.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let first = number("TALLY_SEED").unwrap_or(1);
+    first..first + number("TALLY_PROGRAMS").unwrap_or(count)
+}
+
 fn programs_agree(groups: Groups, count: u64) {
-    let first: u64 =
-        std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    for seed in first..first + count {
+    for seed in seeds(count) {
         let all = |module: &Module, runs: &[Run]| compare_program(seed, module, runs);
         // The levels alternate: another program shows more than the same one at the other level.
         let level = &LEVELS[(seed % 2) as usize..][..1];
