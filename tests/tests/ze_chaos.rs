@@ -139,7 +139,6 @@ fn write_and_look(
     let (memory, list) = (gpu.host::<u32>(1), gpu.immediate(0, true));
     let events = scoped(&gpu, signal, wait);
     move |round| {
-        let _context = &gpu;
         let event = &events[round as usize % 2];
         list.set((&memory, 0), round, Some(event), &[]);
         event.synchronize();
@@ -149,6 +148,8 @@ fn write_and_look(
         if round.is_multiple_of(2) {
             check!(zeEventHostReset(events[0].0));
         }
+        // Captured, and dropped, behind the memory.
+        let _context = &gpu;
         right
     }
 }

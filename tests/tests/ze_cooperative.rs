@@ -47,7 +47,6 @@ const ITEMS: u32 = 64;
 const EACH: u32 = 1000;
 
 struct Shares {
-    gpu: Gpu,
     kernel: ze_kernel_handle_t,
     endless: ze_kernel_handle_t,
     most: u32,
@@ -55,6 +54,8 @@ struct Shares {
     parts: Usm<u32>,
     arrived: Usm<u32>,
     out: Usm<u32>,
+    // The last: a context outlives its memory.
+    gpu: Gpu,
 }
 
 impl Shares {

@@ -18,10 +18,11 @@ const KERNEL: &str = "
     }";
 
 struct Kernel {
-    gpu: Gpu,
     module: ze_module_handle_t,
     kernel: ze_kernel_handle_t,
     counts: Usm<u32>,
+    // The last: a context outlives its memory.
+    gpu: Gpu,
 }
 
 impl Kernel {

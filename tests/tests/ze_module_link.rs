@@ -30,8 +30,9 @@ const MIRROR: &str = "
     kernel void move(uint by) { shift[1] += by; }";
 
 struct Modules {
-    gpu: Gpu,
     out: Usm<u32>,
+    // The last: a context outlives its memory.
+    gpu: Gpu,
 }
 
 impl Modules {

@@ -81,9 +81,10 @@ impl Drop for Output {
 const MOST_GROUPS: u32 = 2;
 
 struct Printer {
-    gpu: Gpu,
     kernel: ze_kernel_handle_t,
     out: Usm<i32>,
+    // The last: a context outlives its memory.
+    gpu: Gpu,
 }
 
 impl Printer {
