@@ -24,20 +24,27 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// An object: its generation in its slot, and the call that created it if the program made that call.
-struct Object {
-    uses: u64,
-    made: Option<(Call, u64)>,
+/// The objects of a kind that were seen.
+struct Seen {
+    /// The generation in each slot, or [`NEVER`]. All slots are compared at each call, and there may be thousands.
+    uses: Vec<u64>,
+    /// The calls that created them, by slot; none for objects that no call of the program's has created.
+    made: HashMap<usize, (Call, u64)>,
 }
 
-/// The objects that were seen, by kind and slot.
-type Seen = HashMap<(u8, usize), Object>;
+/// In place of the generation in a slot in which no object was seen.
+const NEVER: u64 = u64::MAX;
 
-#[derive(Default)]
-pub struct Handles(Mutex<Seen>);
+pub struct Handles(Mutex<[Seen; Kind::VARIANTS.len()]>);
+
+impl Default for Handles {
+    fn default() -> Self {
+        Self(Mutex::new(std::array::from_fn(|_| Seen { uses: Vec::new(), made: HashMap::new() })))
+    }
+}
 
 /// A running call that creates objects.
-pub struct Making<'h>(MutexGuard<'h, Seen>);
+pub struct Making<'h>(MutexGuard<'h, [Seen; Kind::VARIANTS.len()]>);
 
 /// An object that is not destroyed.
 pub struct Left {
@@ -70,9 +77,10 @@ impl Handles {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::new();
         for &kind in Kind::VARIANTS.iter().filter(|&&kind| is_the_programs(kind)) {
+            let seen = &seen[kind as usize];
             kind.each_live(MOST, |slot, uses| {
-                let object = seen.get(&(kind as u8, slot)).filter(|it| it.uses == uses);
-                if let Some((made, maker)) = object.and_then(|it| it.made.clone()) {
+                let is_seen = seen.uses.get(slot) == Some(&uses);
+                if let Some((made, maker)) = seen.made.get(&slot).filter(|_| is_seen).cloned() {
                     left.push(Left { kind, made, maker });
                 }
             });
@@ -86,11 +94,19 @@ impl Making<'_> {
     /// Notes all objects that were not seen before.
     fn look(&mut self, made: impl Fn() -> Option<(Call, u64)>) {
         for &kind in Kind::VARIANTS.iter().filter(|&&kind| is_the_programs(kind)) {
+            let seen = &mut self.0[kind as usize];
             kind.each_live(MOST, |slot, uses| {
-                let key = (kind as u8, slot);
-                if self.0.get(&key).is_none_or(|it| it.uses != uses) {
-                    self.0.insert(key, Object { uses, made: made() });
+                if seen.uses.get(slot) == Some(&uses) {
+                    return;
                 }
+                if seen.uses.len() <= slot {
+                    seen.uses.resize(slot + 1, NEVER);
+                }
+                seen.uses[slot] = uses;
+                match made() {
+                    Some(call) => seen.made.insert(slot, call),
+                    None => seen.made.remove(&slot),
+                };
             });
         }
     }
