@@ -93,9 +93,9 @@ def main():
         name, _, path = argument.partition("=")
         columns.append((name, read(path)))
     titles = [name + ("" if samples else " (not there)") for name, samples in columns]
-    print(f"{'ns: median [quartiles]':52}" + "".join(f"{title:>26}" for title in titles))
+    print(f"{'ns: median [quartiles]':52}" + "".join(f" {title:>28}" for title in titles))
     for key, what, _ in ROWS:
-        print(f"{what:52}" + "".join(f"{cell(samples.get(key)):>26}" for _, samples in columns))
+        print(f"{what:52}" + "".join(f" {cell(samples.get(key)):>28}" for _, samples in columns))
     if plain:
         return
     ours = columns[0][1]
