@@ -35,6 +35,7 @@ mod handles;
 mod history;
 mod kernels;
 mod launches;
+mod names;
 mod portable;
 pub mod report;
 mod sarif;
@@ -290,7 +291,7 @@ impl Checks {
             let addresses = Addresses::of(&self.space);
             return Some(self.watched.add(addresses, states, kernel, sites));
         }
-        let kernel = describe::demangled(kernel);
+        let kernel = names::demangled(kernel);
         collector::note(&format!(
             "kernel '{kernel}' is not checked: its code comes from elsewhere, or it is too large"
         ));

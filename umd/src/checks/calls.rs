@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use super::names::demangled;
 use crate::settings;
 
 /// The handler of signals, by its function's name (`device/src/guard/thread/chain.rs`).
@@ -141,7 +142,15 @@ impl Stack {
         if let Some(main) = frames.iter().position(|frame| name_of(frame) == "main") {
             frames.truncate(main + 1);
         }
-        frames
+        frames.iter().map(|frame| readable(frame)).collect()
+    }
+}
+
+/// A frame with its function's name as in the source, which C++ has mangled.
+fn readable(frame: &str) -> String {
+    match frame.split_once(" at ") {
+        Some((name, place)) => format!("{} at {place}", demangled(name)),
+        None => demangled(frame),
     }
 }
 
@@ -169,6 +178,15 @@ mod tests {
         assert!(is_entry_point("zeMemFree at ./loader.cpp:12:3"));
         assert!(is_entry_point("ze_tally::api::memory::zeMemFree"));
         assert!(!is_entry_point("zebra at ./zoo.c:1:1") && !is_entry_point("main"));
+    }
+
+    #[test]
+    fn frames_have_readable_names() {
+        assert_eq!(
+            readable("_ZN5tally4stepEPf at ./a b.cpp:12:3"),
+            "tally::step(float*) at ./a b.cpp:12:3"
+        );
+        assert_eq!(readable("main"), "main");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tally_compiler_protocol::checks::{ACCESSIBLE, Site, SiteKind, texel};
 use super::Checks;
 use super::history::{self, Found, Kind};
 use super::kernels::{Record, Watched};
+use super::names::demangled;
 use super::report::{Allocation, Item, Memory, Place, Report, Rule};
 
 /// Addresses below this are null pointers with an offset.
@@ -273,12 +274,4 @@ pub(super) fn place(watched: &Watched, site: &Site) -> Place {
 fn line_of(file: &str, line: u32) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     Some(text.lines().nth(line.checked_sub(1)? as usize)?.to_owned())
-}
-
-/// A name as written in the source.
-pub(super) fn demangled(name: &str) -> String {
-    let text = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
-    let text = text.unwrap_or_else(|| name.to_owned());
-    // SYCL's kernels are named after types.
-    text.strip_prefix("typeinfo name for ").map_or(text.clone(), str::to_owned)
 }

@@ -14,7 +14,7 @@ use super::history::{Allocation, Found, Kind};
 use super::kernels::{Record, Watched};
 use super::launches::Reach;
 use super::report::{Item, Report, Rule};
-use super::{Checks, collector, describe};
+use super::{Checks, collector, describe, names};
 
 /// The largest work-group that all of Intel's GPUs since 2020 support, in work-items.
 const COMMON_GROUP: u64 = 512;
@@ -106,7 +106,7 @@ impl Checks {
     }
 
     fn check_launch(&self, launching: &Launching<'_>) {
-        let kernel = describe::demangled(launching.kernel);
+        let kernel = names::demangled(launching.kernel);
         let report = |rule, message: String| Report {
             kernel: Some(kernel.clone()),
             ..Report::of_call(rule, format!("kernel '{kernel}' {message}"))
@@ -284,7 +284,7 @@ impl Checks {
             }
             _ => return None,
         };
-        let kernel = describe::demangled(&record.watched.kernel);
+        let kernel = names::demangled(&record.watched.kernel);
         let (memory, _) = self.place(record.address, site.size.into(), record.epoch);
         Some(Report {
             kernel: Some(kernel.clone()),
