@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an open file has asked to be done once fences of the kernel have signalled, whoever made the fences.
+//! What an open file has asked to be done once fences of the kernel have signalled, of whatever driver.
 //!
 //! A fence calls back with its lock held, in any context. So the callback only marks the entry and queues the work
 //! item of its follower, which does what is due; `driver.rs` gives it the device for that.

@@ -39,7 +39,7 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
     let change = Change::new(caller, asked.vm, asked.range, asked.content)?;
     match status(waits.iter()) {
         Some(_) => {
-            // After an error nobody is told.
+            // After an error no point is signalled.
             change.carry_out(caller.hardware())?;
             outcome.tell(Ok(()));
             Ok(())

@@ -88,7 +88,7 @@ struct Later {
 /// Makes `change` once all of `waits` have signalled.
 ///
 /// # Errors
-/// ENOSPC, ENOMEM. After an error nobody is told.
+/// ENOSPC, ENOMEM. After an error no point is signalled.
 pub(super) fn arm(
     caller: &Caller<'_>,
     waits: KVec<Fence>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Fences of the kernel, whoever made them. The kernel crate has no `dma_fence`.
+//! Fences of the kernel, of any driver. The kernel crate has no `dma_fence`.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;

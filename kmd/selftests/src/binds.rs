@@ -272,7 +272,7 @@ pub fn a_reset_ends_binds() -> Outcome {
     Outcome::Passed
 }
 
-/// Every error that the fields for fences add, after which nothing is bound and nobody is told.
+/// Every error that the fields for fences add, after which nothing is bound and no point is signalled.
 pub fn points_of_binds_are_checked() -> Outcome {
     let Some(timeline) = Timeline::new() else { return NO_SW_SYNC };
     let fixture = Fixture::new();
