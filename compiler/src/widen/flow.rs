@@ -5,8 +5,7 @@
 //! contiguous. If the items of a vector diverge at a branch, all targets that some of them take become
 //! *pending*, and the first of them in the order is run, with its items (its *mask*); the others follow
 //! at its end. If all items take the same target, the branch stays a branch. This is partial
-//! linearisation (Moll and Hack, "Partial control-flow linearization",
-//! 2018).
+//! linearisation (Moll and Hack, "Partial control-flow linearization", 2018).
 //!
 //! A loop that items leave at different times is *masked*: it is run until no item is left in it, and
 //! everything behind it is pending meanwhile. Its *latch* has a place of its own in the order.

@@ -120,7 +120,7 @@ pub fn a_bind_waits_and_tells() -> Outcome {
 }
 
 /// "If all fences have signalled, or there are none, the change is made before the ioctl returns", with its errors,
-/// after which nobody is told.
+/// after which no point is signalled.
 pub fn binds_without_waits_answer_at_once() -> Outcome {
     let Some(timeline) = Timeline::new() else { return NO_SW_SYNC };
     let fixture = Fixture::new();

@@ -42,7 +42,7 @@ fn follow(node: &Node, arg: SemFollow) -> Result<(), i32> {
     node.call(&mut { arg })
 }
 
-/// "a cell takes a value once a fence has signalled", and then whoever waits for the cell is woken: a queue of the
+/// "a cell takes a value once a fence has signalled", and then what waits for the cell is woken: a queue of the
 /// device, and a thread.
 pub fn a_fence_raises_a_cell() -> Outcome {
     nobody_is_left();
@@ -201,7 +201,7 @@ pub fn fences_race_with_arming() -> Outcome {
 }
 
 /// "0, or the negative error with which it ended": the producer is closed, or its process killed. The cell takes its
-/// value all the same, so nobody waits for a process that has died.
+/// value all the same, so no one is left waiting for a process that has died.
 pub fn producers_die() -> Outcome {
     let Some(timeline) = Timeline::new() else { return NO_SW_SYNC };
     let fixture = Fixture::new();

@@ -164,7 +164,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // Whoever waits for a fence sees it, however late it looks.
+        // A waiter sees the fence, however late it looks.
         if let Err(error) = rustix::io::write(&self.end, &1_u64.to_ne_bytes()) {
             log::error!("the end of a semaphore's wait: {error}");
         }
@@ -218,7 +218,7 @@ impl Fenceless {
                 continue;
             }
             let _told = rustix::io::read(bell, &mut [0_u8; 8]);
-            // Without a gate nobody waits any more.
+            // Without a gate no thread waits any more.
             let Some(gate) = self.gate.upgrade() else { return };
             match gate.follow(self.index, &self.target) {
                 Ok(true) => return,
