@@ -36,6 +36,7 @@ mod history;
 mod kernels;
 mod launches;
 mod names;
+pub mod order;
 mod portable;
 pub mod report;
 mod sarif;
@@ -51,6 +52,7 @@ use history::{Found, History};
 use kernels::Kernels;
 pub use kernels::Watched;
 use launches::Launches;
+use order::Order;
 pub use portable::Launching;
 use portable::Program;
 use report::{Report, Rule};
@@ -70,6 +72,8 @@ pub struct Checks {
     launches: Launches,
     uses: Uses,
     handles: Handles,
+    /// What orders commands, for `races` and `sync`.
+    order: Option<Order>,
     /// Whether the check for other devices (`portable`) is on.
     portable: bool,
     /// Whether memory that the host may not touch is closed to it.
@@ -137,6 +141,7 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         launches: Launches::default(),
         uses: Uses::default(),
         handles: Handles::default(),
+        order: (asked.races || asked.sync).then(Order::default),
         portable,
         guards: portable && kernels,
         guarded: Guarded::default(),
@@ -225,6 +230,11 @@ impl Checks {
     /// Whether the check for other devices (`portable`) is on.
     pub fn is_portable(&self) -> bool {
         self.portable
+    }
+
+    /// What orders commands, if anything needs to know.
+    pub fn order(&self) -> Option<&Order> {
+        self.order.as_ref()
     }
 
     /// Notes an allocation. `defined`: the memory may hold data that the program has written.

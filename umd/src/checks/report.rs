@@ -56,6 +56,10 @@ pub enum Check {
     Leaks,
     /// The program runs on other devices as well.
     Portable,
+    /// Accesses to the same memory are ordered.
+    Races,
+    /// Events, barriers and waits are used as they must be.
+    Sync,
 }
 
 /// A rule.
@@ -117,6 +121,14 @@ pub enum Rule {
     Doubles,
     /// A kernel waits for other groups.
     WaitsForGroups,
+    /// Two commands access the same memory, at least one of them writes, and nothing orders them.
+    CommandRace,
+    /// An event is reset while something waits for it.
+    ResetInUse,
+    /// Two signals of one event have no order.
+    SignalRace,
+    /// Nothing is going to signal what is waited for.
+    NeverSignalled,
 }
 
 impl Rule {
@@ -144,6 +156,10 @@ impl Rule {
             Self::SubGroupSize => "A kernel does not rely on a size of sub-groups.",
             Self::Doubles => "A program that needs doubles asks whether a device has them.",
             Self::WaitsForGroups => "Groups that wait for each other are launched together.",
+            Self::CommandRace => "Commands that access the same memory are ordered.",
+            Self::ResetInUse => "An event is reset when nothing waits for it any more.",
+            Self::SignalRace => "Signals of one event are ordered.",
+            Self::NeverSignalled => "What is waited for is signalled.",
         }
     }
 
@@ -195,6 +211,8 @@ impl Rule {
             | Self::SubGroupSize
             | Self::Doubles
             | Self::WaitsForGroups => Check::Portable,
+            Self::CommandRace => Check::Races,
+            Self::ResetInUse | Self::SignalRace | Self::NeverSignalled => Check::Sync,
             _ => Check::Memory,
         }
     }

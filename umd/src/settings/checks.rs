@@ -15,6 +15,10 @@ pub struct Checks {
     pub leaks: bool,
     /// Code that does not run on all devices.
     pub portable: bool,
+    /// Accesses to the same memory that nothing orders.
+    pub races: bool,
+    /// Mistakes with events, barriers and waits.
+    pub sync: bool,
     /// `TALLY_CHECK_REPORT`.
     pub report: Option<PathBuf>,
     /// `TALLY_CHECK_SARIF`.
@@ -30,7 +34,7 @@ pub struct Checks {
 impl Checks {
     /// Whether there is any check.
     pub fn any(&self) -> bool {
-        self.memory || self.init || self.leaks || self.portable
+        self.memory || self.init || self.leaks || self.portable || self.races || self.sync
     }
 
     /// Reads the variables that are `present` in the environment; errors are added to `complaints`.
@@ -54,13 +58,15 @@ impl Checks {
                 "init" => checks.init = true,
                 "leaks" => checks.leaks = true,
                 "portable" => checks.portable = true,
+                "races" => checks.races = true,
+                "sync" => checks.sync = true,
                 "1" => (checks.memory, checks.init) = (true, true),
                 "all" => {
                     (checks.memory, checks.init) = (true, true);
                     (checks.leaks, checks.portable) = (true, true);
                 }
                 _ => complaints.push(format!(
-                    "TALLY_CHECK: {name:?} is none of memory, init, leaks, portable, all"
+                    "TALLY_CHECK: {name:?} is none of memory, init, leaks, portable, races, sync, all"
                 )),
             }
         }
