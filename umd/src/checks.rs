@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tally_compiler_protocol::checks::{
-    Checks as KernelChecks, DEFINED, NO_MEMORY, Sites, UNDEFINED,
+    Checks as KernelChecks, DEFINED, NO_MEMORY, Sites, UNDEFINED, hidden, ordered,
 };
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::fault::{Fault, FaultKind};
@@ -28,6 +28,7 @@ use crate::settings;
 use crate::space::Space;
 
 pub mod calls;
+pub mod cells;
 mod collector;
 mod describe;
 mod guarded;
@@ -45,6 +46,7 @@ mod suppressions;
 mod transfers;
 mod uses;
 
+use cells::Cells;
 use guarded::Guarded;
 use handles::{Handles, Left, Making};
 pub use history::Kind;
@@ -67,6 +69,8 @@ pub struct Checks {
     kernels: KernelChecks,
     space: Arc<Space>,
     shadow: Option<Shadow>,
+    /// The last accesses to memory, for `races`.
+    cells: Option<Cells>,
     history: History,
     watched: Kernels,
     launches: Launches,
@@ -111,6 +115,8 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         init: asked.init,
         portable,
         reach: portable && kernels,
+        races: asked.races && kernels,
+        sync: asked.sync && kernels,
     };
     let accesses = wanted.memory || wanted.init;
     let mut shadow = None;
@@ -127,6 +133,16 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
     if portable && !kernels {
         collector::note(CANNOT_GUARD);
     }
+    let cells = if wanted.races { Cells::new(Addresses::of(space)) } else { None };
+    wanted.races = cells.is_some();
+    if asked.races && cells.is_none() {
+        collector::note(match kernels {
+            true => {
+                "races are not looked for: there are no addresses for what is remembered of accesses"
+            }
+            false => "races are not looked for: kernels do not run in this process",
+        });
+    }
     if shadow.is_none() {
         wanted = KernelChecks { memory: false, init: false, ..wanted };
     } else {
@@ -136,6 +152,7 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         kernels: wanted,
         space: Arc::clone(space),
         shadow,
+        cells,
         history: History::default(),
         watched: Kernels::default(),
         launches: Launches::default(),
@@ -226,6 +243,22 @@ pub fn give_group_memory(memory: *mut u8, bytes: usize) {
     }
 }
 
+/// The first run of an execution of a launch: its first group asks ([`watch::BEGIN`]).
+///
+/// [`watch::BEGIN`]: tally_compiler_protocol::checks::watch::BEGIN
+pub extern "C" fn begin(block: u64, launch: u64, groups: u32) -> u32 {
+    get().and_then(|checks| checks.begins(block, launch, groups)).unwrap_or(0)
+}
+
+/// Whether an execution is ordered before another one: kernels ask ([`watch::ORDERED`]).
+///
+/// [`watch::ORDERED`]: tally_compiler_protocol::checks::watch::ORDERED
+pub extern "C" fn is_ordered(run: u32, mine: u32) -> u64 {
+    let Some(checks) = get() else { return ordered::YES };
+    let (Some(cells), Some(order)) = (&checks.cells, &checks.order) else { return ordered::YES };
+    cells.is_ordered(run, mine, |earlier, later| order.ordered(earlier, later))
+}
+
 impl Checks {
     /// Whether the check for other devices (`portable`) is on.
     pub fn is_portable(&self) -> bool {
@@ -241,6 +274,9 @@ impl Checks {
     pub fn allocated(&self, base: u64, size: u64, kind: Kind, defined: bool) {
         self.history.made(base, size, kind);
         self.watched.set_epoch(self.history.epoch());
+        if let Some(cells) = &self.cells {
+            cells.forget(base, size);
+        }
         if let Some(shadow) = &self.shadow {
             // The other addresses that were allocated for it do not belong to it.
             if let Some((start, all)) =
@@ -299,7 +335,7 @@ impl Checks {
         if let Some(sites) = sites {
             let states = self.shadow.as_ref().map_or(0, Shadow::states);
             let addresses = Addresses::of(&self.space);
-            return Some(self.watched.add(addresses, states, kernel, sites));
+            return Some(self.watched.add(addresses, states, self.cells.as_ref(), kernel, sites));
         }
         let kernel = names::demangled(kernel);
         collector::note(&format!(
@@ -375,13 +411,28 @@ impl Checks {
         collector::add(report, None);
     }
 
+    /// What is remembered of accesses, if races are looked for.
+    pub fn cells(&self) -> Option<&Cells> {
+        self.cells.as_ref()
+    }
+
+    /// The first run of an execution of a launch that begins; 0 if nothing is remembered of it.
+    fn begins(&self, block: u64, launch: u64, groups: u32) -> Option<u32> {
+        let (cells, order) = (self.cells.as_ref()?, self.order.as_ref()?);
+        let launch = launch & !hidden::REACHES_ALL;
+        let watched = self.watched.find(block)?;
+        Some(cells.begin(watched, launch, groups, order.of_launch(launch)))
+    }
+
     fn take_group_memory(&self, bytes: u64) -> Option<u64> {
-        self.shadow.as_ref()?;
+        if self.shadow.is_none() && self.cells.is_none() {
+            return None;
+        }
         self.space.alloc(bytes, PAGE_SIZE)
     }
 
     fn give_group_memory(&self, base: u64, bytes: u64) {
-        if self.shadow.is_some() {
+        if self.shadow.is_some() || self.cells.is_some() {
             // SAFETY: the memory was taken from there, and the thread that used it ends.
             unsafe { self.space.close(base, bytes) };
             self.space.free(base, bytes);

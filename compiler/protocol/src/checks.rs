@@ -38,6 +38,10 @@ pub struct Checks {
     pub portable: bool,
     /// Accesses through pointers that were read tell where they go.
     pub reach: bool,
+    /// Accesses to the same memory are ordered.
+    pub races: bool,
+    /// All work-items of a group reach its barriers.
+    pub sync: bool,
 }
 
 impl Checks {
@@ -65,8 +69,122 @@ pub mod watch {
     pub const SEEN: u32 = 40;
     /// The maximum number of those.
     pub const SEEN_COUNT: u32 = 1024;
+    /// The address of the [cells](super::cell), if accesses to the same memory are looked at.
+    pub const CELLS: u32 = 48;
+    /// The address of a function `(block, launch, groups: u32) -> u32` that an execution's first group calls:
+    /// the run of group 0, or 0 if nothing can be remembered of this execution.
+    pub const BEGIN: u32 = 56;
+    /// The address of a function `(run: u32, mine: u32) -> u64` that says whether the execution to which the
+    /// first run belongs is complete before the one of the second started ([`ordered`](super::ordered)).
+    pub const ORDERED: u32 = 64;
+    /// The address of [`release::COUNT`](super::release) entries for what atomics release.
+    pub const RELEASES: u32 = 72;
+    /// Bit 0: stores of equal values race, too.
+    pub const FLAGS: u32 = 80;
     /// Bytes of the block.
-    pub const SIZE: u32 = 48;
+    pub const SIZE: u32 = 88;
+}
+
+/// What is remembered of the last accesses to each aligned word of 4 bytes: [`cell::BYTES`] bytes at the cells'
+/// address + (a & mask & !3) * 8, where `a` is the word's address and `mask` the one of the states.
+///
+/// Three of the words are *entries*, each an access: who made it, where in the code, and when. All accesses of
+/// a group carry the group's *run*, a number that no other group had before ([`cell::RUN`]), and its *time*, which counts
+/// what orders its items: barriers, and atomics that release. An entry is replaced by a later access that is
+/// ordered behind it, touches all its bytes and conflicts with all that it conflicts with: whatever races with
+/// the first then races with the second. The last word is the value of the last store.
+pub mod cell {
+    /// Bytes of a cell.
+    pub const BYTES: u64 = 32;
+    /// Entries of a cell.
+    pub const ENTRIES: usize = 3;
+    /// The bytes of the word, one bit each: the lowest bits.
+    pub const MASK: u64 = 0xf;
+    /// The access writes.
+    pub const WRITES: u64 = 1 << 4;
+    /// The access is atomic.
+    pub const ATOMIC: u64 = 1 << 5;
+    /// The work-item's linear number in its group, 10 bits.
+    pub const ITEM: u32 = 6;
+    /// The group's time, 12 bits.
+    pub const TIME: u32 = 16;
+    /// The place in the code, 12 bits: [`LAST_SITE`] for all that have no smaller number.
+    pub const SITE: u32 = 28;
+    /// The group's run, 24 bits; 0 in an empty entry.
+    pub const RUN: u32 = 40;
+    /// Places that cannot be told apart.
+    pub const LAST_SITE: u32 = 0xfff;
+    /// The number of runs; then all is forgotten, and they begin anew.
+    pub const RUNS: u32 = 1 << 24;
+}
+
+/// The answer about an execution: bit 63, whether it is ordered; its first run; and the number of its runs, from
+/// bit 24 on.
+pub mod ordered {
+    /// The execution is complete before the other one started.
+    pub const YES: u64 = 1 << 63;
+    /// The position of the number of runs.
+    pub const COUNT: u32 = 24;
+}
+
+/// The block of a command that launches a kernel, in words of 32 bits. Its executions never overlap.
+pub mod command {
+    /// Not 0 while a group reads or changes the block.
+    pub const LOCK: u32 = 0;
+    /// The groups of the current execution that have not begun.
+    pub const LEFT: u32 = 4;
+    /// The run of the current execution's first group.
+    pub const BASE: u32 = 8;
+    /// Bytes of the block.
+    pub const SIZE: u32 = 16;
+}
+
+/// What atomics have released, by address.
+pub mod release {
+    /// The number of entries.
+    pub const COUNT: u32 = 1024;
+    /// Bytes of an entry.
+    pub const BYTES: u32 = 288;
+}
+
+/// The size of a report of an access, or of what orders accesses: this bit, a kind, and bytes or a scope.
+pub mod access {
+    /// The report is one of these.
+    pub const ACCESS: u32 = 1 << 31;
+    /// The position of the kind.
+    pub const KIND: u32 = 24;
+    /// An access; [`WRITES`] and [`ATOMIC`] may be added. The rest is the number of bytes.
+    pub const TOUCH: u32 = 0;
+    /// The access writes.
+    pub const WRITES: u32 = 1;
+    /// The access is atomic.
+    pub const ATOMIC: u32 = 2;
+    /// The value of the store that follows, in the place of an address.
+    pub const VALUE: u32 = 4;
+    /// An atomic is about to write. The rest is its scope, and [`ORDERS`].
+    pub const RELEASE: u32 = 5;
+    /// An atomic has read. The rest is its scope, and [`ORDERS`].
+    pub const ACQUIRE: u32 = 6;
+    /// A fence. The rest is its scope, and [`RELEASES`] and [`ACQUIRES`].
+    pub const FENCE: u32 = 7;
+    /// Items continue behind a barrier. The rest is its scope.
+    pub const DEPART: u32 = 8;
+    /// Items wait at a barrier of the group.
+    pub const ARRIVE: u32 = 9;
+    /// Items end.
+    pub const END: u32 = 10;
+    /// The atomic itself releases, or acquires.
+    pub const ORDERS: u32 = 0x100;
+    /// The fence releases.
+    pub const RELEASES: u32 = 0x100;
+    /// The fence acquires.
+    pub const ACQUIRES: u32 = 0x200;
+    /// A scope: the sub-group.
+    pub const SUBGROUP: u32 = 1;
+    /// A scope: the group.
+    pub const WORKGROUP: u32 = 2;
+    /// A scope: the device, or more.
+    pub const DEVICE: u32 = 3;
 }
 
 /// Offsets in the words that the driver adds to a kernel's arguments.
@@ -79,8 +197,12 @@ pub mod hidden {
     pub const REACHES_ALL: u64 = 1 << 63;
     /// Bytes of local memory of a group.
     pub const LOCAL: u32 = 16;
+    /// The address of the [command's block](super::command).
+    pub const COMMAND: u32 = 24;
+    /// Bytes of private memory of a group that lie beside each other.
+    pub const SCRATCH: u32 = 32;
     /// Bytes of each local argument, a word each, in the order of the arguments.
-    pub const LOCAL_ARGS: u32 = 24;
+    pub const LOCAL_ARGS: u32 = 40;
 }
 
 /// The ring of records, and a record: words of 64 bits.
@@ -93,6 +215,8 @@ pub mod record {
     pub const LOST: u32 = 128;
     /// Offset of the driver's count of allocations and frees.
     pub const EPOCH: u32 = 192;
+    /// Offset of a word that is not 0 if accesses were forgotten with which others may race.
+    pub const DROPPED: u32 = 200;
     /// Offset of records of accesses to addresses without states, which may have faulted.
     pub const OUTSIDE: u32 = 256;
     /// The maximum number of those.
@@ -128,6 +252,8 @@ pub mod record {
     pub const GROUP: usize = 8;
     /// The first of those items in its group, 21 bits for each dimension.
     pub const LOCAL_ID: usize = 9;
+    /// The run of the group, if accesses to the same memory are looked at.
+    pub const RUN: usize = 13;
     /// The same item in the launch: three words.
     pub const GLOBAL_ID: usize = 10;
 }
@@ -234,6 +360,18 @@ pub enum SiteKind {
     WriteOutside,
     /// A texel is read that nothing has written.
     ReadTexel,
+    /// Memory is accessed that others may access: the record's states are the [entry](cell) of another access.
+    Touch {
+        /// It writes.
+        writes: bool,
+        /// It is atomic.
+        atomic: bool,
+    },
+    /// Items of the group wait for all others: a record's address is the number of another place where one waits
+    /// or has ended, its states that item's number in the group.
+    Barrier,
+    /// Items end.
+    End,
 }
 
 /// A kind of memory.

@@ -15,8 +15,10 @@ use super::harness::{Arg, Grid, Kernel, module, value, widths};
 /// Number of bytes with states.
 const BYTES: usize = 1 << 20;
 
-const ALL: Checks = Checks { memory: true, init: true, portable: false, reach: false };
-const MEMORY: Checks = Checks { memory: true, init: false, portable: false, reach: false };
+const NONE: Checks =
+    Checks { memory: false, init: false, portable: false, reach: false, races: false, sync: false };
+const ALL: Checks = Checks { memory: true, init: true, ..NONE };
+const MEMORY: Checks = Checks { memory: true, ..NONE };
 
 /// Memory with states, and the reports of kernels about it.
 struct World {
@@ -380,7 +382,7 @@ fn misaligned_atomics_are_told() {
     });
 }
 
-const REACH: Checks = Checks { memory: false, init: false, portable: true, reach: true };
+const REACH: Checks = Checks { portable: true, reach: true, ..NONE };
 
 /// A launch reports the places that it reaches through pointers that it has read once for each 64 KiB.
 #[test]

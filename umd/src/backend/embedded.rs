@@ -190,7 +190,7 @@ impl Embedded {
             },
             chaos: settings.chaos,
             // Checked kernels reach all memory through addresses that have states.
-            group_memory: (settings.checks.memory || settings.checks.init).then_some(GroupMemory {
+            group_memory: settings.checks.follows_accesses().then_some(GroupMemory {
                 take: checks::take_group_memory,
                 give: checks::give_group_memory,
             }),

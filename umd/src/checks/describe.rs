@@ -31,6 +31,9 @@ impl Checks {
             | SiteKind::Write
             | SiteKind::Update
             | SiteKind::Reach
+            | SiteKind::Touch { .. }
+            | SiteKind::Barrier
+            | SiteKind::End
             | SiteKind::Doubles
             | SiteKind::Exchanges
             | SiteKind::Waits => self.access(record, site),

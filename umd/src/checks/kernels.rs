@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tally_compiler_protocol::checks::{Site, SiteKind, Sites, record, watch};
 
+use super::cells::Cells;
 use super::shadow::Addresses;
 
 /// Number of words of the ring of records.
@@ -44,6 +45,8 @@ pub struct Record {
     pub group: [u64; 3],
     pub local: [u64; 3],
     pub global: [u64; 3],
+    /// The run of the group, if accesses are remembered.
+    pub run: u32,
 }
 
 /// All checked kernels of the process.
@@ -88,6 +91,7 @@ impl Kernels {
         &self,
         addresses: Addresses,
         states: u64,
+        cells: Option<&Cells>,
         kernel: &str,
         sites: &Sites,
     ) -> Arc<Watched> {
@@ -104,6 +108,10 @@ impl Kernels {
             (watch::RING, self.ring().0.as_ptr() as u64),
             (watch::COUNTS, counts.as_ptr() as u64),
             (watch::SEEN, seen.as_ptr() as u64),
+            (watch::CELLS, cells.map_or(0, Cells::cells)),
+            (watch::BEGIN, super::begin as *const () as u64),
+            (watch::ORDERED, super::is_ordered as *const () as u64),
+            (watch::RELEASES, cells.map_or(0, Cells::releases)),
         ] {
             block[at as usize / 8] = word;
         }
@@ -111,6 +119,11 @@ impl Kernels {
         let watched = Arc::new(Watched { block, counts, _seen: seen, kernel, sites });
         self.kernels().insert(watched.block(), Arc::clone(&watched));
         watched
+    }
+
+    /// The kernel with a block.
+    pub fn find(&self, block: u64) -> Option<Arc<Watched>> {
+        self.kernels().get(&block).cloned()
     }
 
     /// Publishes the count of allocations and frees to kernels.
@@ -176,6 +189,7 @@ impl Kernels {
             group: three(word(record::GROUP)),
             local: three(word(record::LOCAL_ID)),
             global: [0, 1, 2].map(|d| word(record::GLOBAL_ID + d)),
+            run: word(record::RUN) as u32,
         })
     }
 }

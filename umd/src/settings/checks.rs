@@ -37,6 +37,11 @@ impl Checks {
         self.memory || self.init || self.leaks || self.portable || self.races || self.sync
     }
 
+    /// Whether something is kept for each byte that kernels access.
+    pub fn follows_accesses(&self) -> bool {
+        self.memory || self.init || self.races
+    }
+
     /// Reads the variables that are `present` in the environment; errors are added to `complaints`.
     pub(super) fn read(
         present: impl Fn(&str) -> Option<OsString>,

@@ -150,16 +150,19 @@ impl Launch {
         let block = self.code.watched.as_ref().map_or(0, |watched| watched.block());
         self.write_check(hidden::WATCH, block);
         self.write_check(hidden::LOCAL, self.local_bytes.into());
+        self.write_check(hidden::SCRATCH, self.scratch_bytes.into());
         for (i, (_, size)) in (0..).zip(self.local_args.clone()) {
             self.write_check(hidden::LOCAL_ARGS + 8 * i, size.into());
         }
     }
 
-    /// The launch with a word by which the kernel's checks tell of it. `None` if it has no checks.
-    pub fn numbered(&self, word: u64) -> Option<Self> {
+    /// The launch with a word by which the kernel's checks tell of it, and the address of its command's block.
+    /// `None` if it has no checks.
+    pub fn numbered(&self, word: u64, command: u64) -> Option<Self> {
         self.checks?;
         let mut launch = self.clone();
         launch.write_check(hidden::LAUNCH, word);
+        launch.write_check(hidden::COMMAND, command);
         Some(launch)
     }
 
@@ -217,6 +220,7 @@ impl Launch {
         self.group_size = size;
         // At most MAX_SCRATCH_BYTES, since there are not more items than `max`.
         (self.entry, self.scratch_bytes) = (piece.entry, piece.scratch(items as u64) as u32);
+        self.write_check(hidden::SCRATCH, self.scratch_bytes.into());
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use tally_compiler_protocol::{ArgKind, KernelInfo};
 use tally_uapi::packet::Region;
 use tally_ze::ze_kernel_timestamp_result_t;
 
+use crate::checks::cells::Cells;
 use crate::checks::{Checks, Launching, Move, Rows, State, Transfer};
 use crate::core::kernel::Launched;
 use crate::error::Result;
@@ -39,7 +40,8 @@ pub(super) fn append(
                 Groups::Cooperative(_) | Groups::Direct([0 | 1, 0 | 1, 0 | 1])
             ),
         });
-        let numbered = launch.numbered(word);
+        let command = checks.cells().map_or(0, |_| Cells::block());
+        let numbered = launch.numbered(word, command);
         let launch = numbered.as_ref().unwrap_or(launch);
         append(&Command::Launch(&launch.with(groups)), Some((kernel, launch, groups)))?;
         return Ok(pointers.into_iter().map(|it| it.1).collect());
