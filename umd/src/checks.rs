@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tally_compiler_protocol::checks::{
-    Checks as KernelChecks, DEFINED, NO_MEMORY, Sites, UNDEFINED, hidden, ordered,
+    Checks as KernelChecks, DEFINED, NO_MEMORY, Sites, UNDEFINED, hidden, ordered, watch,
 };
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::fault::{Fault, FaultKind};
@@ -335,7 +335,7 @@ impl Checks {
         if let Some(sites) = sites {
             let states = self.shadow.as_ref().map_or(0, Shadow::states);
             let addresses = Addresses::of(&self.space);
-            return Some(self.watched.add(addresses, states, self.cells.as_ref(), kernel, sites));
+            return Some(self.watched.add(addresses, states, &self.cell_fields(), kernel, sites));
         }
         let kernel = names::demangled(kernel);
         collector::note(&format!(
@@ -409,6 +409,17 @@ impl Checks {
             }
         };
         collector::add(report, None);
+    }
+
+    /// What a kernel's block says of the cells.
+    fn cell_fields(&self) -> Vec<(u32, u64)> {
+        let Some(cells) = &self.cells else { return Vec::new() };
+        vec![
+            (watch::CELLS, cells.cells()),
+            (watch::BEGIN, begin as *const () as u64),
+            (watch::ORDERED, is_ordered as *const () as u64),
+            (watch::RELEASES, cells.releases()),
+        ]
     }
 
     /// What is remembered of accesses, if races are looked for.

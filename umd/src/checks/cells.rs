@@ -40,9 +40,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_compiler_protocol::checks::{cell, command, ordered, release};
 
+use super::collector;
+use super::kernels::Watched;
 use super::order::Execution;
 use super::shadow::Addresses;
-use super::{Watched, collector};
 
 /// The kind of an access by a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

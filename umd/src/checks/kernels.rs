@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tally_compiler_protocol::checks::{Site, SiteKind, Sites, record, watch};
 
-use super::cells::Cells;
 use super::shadow::Addresses;
 
 /// Number of words of the ring of records.
@@ -86,12 +85,13 @@ impl Kernels {
         self.by_block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates the block of a kernel's code. `states`: the address of the shadow, or 0 without one.
+    /// Creates the block of a kernel's code. `states`: the address of the shadow, or 0 without one; `cells`: the
+    /// fields of the block for what is remembered of accesses.
     pub fn add(
         &self,
         addresses: Addresses,
         states: u64,
-        cells: Option<&Cells>,
+        cells: &[(u32, u64)],
         kernel: &str,
         sites: &Sites,
     ) -> Arc<Watched> {
@@ -108,11 +108,10 @@ impl Kernels {
             (watch::RING, self.ring().0.as_ptr() as u64),
             (watch::COUNTS, counts.as_ptr() as u64),
             (watch::SEEN, seen.as_ptr() as u64),
-            (watch::CELLS, cells.map_or(0, Cells::cells)),
-            (watch::BEGIN, super::begin as *const () as u64),
-            (watch::ORDERED, super::is_ordered as *const () as u64),
-            (watch::RELEASES, cells.map_or(0, Cells::releases)),
-        ] {
+        ]
+        .into_iter()
+        .chain(cells.iter().copied())
+        {
             block[at as usize / 8] = word;
         }
         let (kernel, sites) = (kernel.to_owned(), sites.clone());
