@@ -28,6 +28,8 @@ pub struct Config {
     pub confined: Option<Confined>,
     /// The source of memory for groups of work-items. None: the device maps it.
     pub group_memory: Option<GroupMemory>,
+    /// Told of each NOP that has a number, when it starts: the number, and the base of the CALL, or 0 in a ring.
+    pub numbers: Option<fn(u32, u64)>,
     /// The seed of the adversarial device, which decides at random whatever SPEC.md
     /// leaves open, such as the order of unordered commands, and inserts pauses.
     pub chaos: Option<u64>,
@@ -53,6 +55,7 @@ impl Default for Config {
             reset_time: Duration::from_millis(100),
             confined: None,
             group_memory: None,
+            numbers: None,
             chaos: None,
         }
     }

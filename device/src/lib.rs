@@ -108,6 +108,7 @@ impl Device {
             times: eu::KernelTimes::new(),
             host,
             chaos: config.chaos.map(Chaos::new),
+            numbers: config.numbers,
             group_memory: config.group_memory,
         });
         let device = Self {

@@ -38,6 +38,7 @@ impl Display for Line<'_> {
             f.write_str("ordered ")?;
         }
         match command {
+            Command::Nop(nop) if nop.header.param != 0 => write!(f, "nop {}", nop.header.param)?,
             Command::Nop(_) => f.write_str("nop")?,
             Command::Wait(wait) => return waits(f, &wait),
             Command::Stamp(stamp) => return write!(f, "stamp [{:#x}]", stamp.slot),

@@ -112,6 +112,7 @@ fn samples() -> Vec<(Place, Packet)> {
     };
     vec![
         (Place::Ring, nop(header(opcode::NOP, 0), PostSync::default()).into()),
+        (Place::Ring, nop(header(opcode::NOP, 7), PostSync::default()).into()),
         (Place::Ring, nop(add, add_post).into()),
         (Place::Ring, nop(clock, clock_post).into()),
         (Place::Recording, nop(based, based_post).into()),

@@ -70,7 +70,8 @@ impl Short {
             return None;
         }
         let (task, post) = match packet.in_place(place)? {
-            InPlace::Nop(nop) => (Inlined::Nothing, &nop.post),
+            // One with a number is for tools.
+            InPlace::Nop(nop) if nop.header.param == 0 => (Inlined::Nothing, &nop.post),
             InPlace::Copy(copy) if copy.size <= UNIT_BYTES => {
                 (Inlined::Copy { dst: copy.dst, src: copy.src, bytes: copy.size }, &copy.post)
             }

@@ -70,6 +70,11 @@ impl Stream {
                 return Ok(Step::Wait(turn));
             }
         }
+        if let (Command::Nop(nop), Some(told)) = (command, worker.shared.numbers)
+            && nop.header.param != 0
+        {
+            told(nop.header.param, self.frame.as_ref().map_or(0, Frame::base));
+        }
         if let Some(chaos) = &worker.shared.chaos {
             chaos.pause(About::Start, queue.id, self.ring.next());
         }

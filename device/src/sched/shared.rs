@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) times: KernelTimes,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) chaos: Option<Chaos>,
+    /// See [`crate::Config::numbers`].
+    pub(crate) numbers: Option<fn(u32, u64)>,
     pub(crate) group_memory: Option<GroupMemory>,
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn device() -> (Arc<Shared>, Arc<Queue>) {
         times: KernelTimes::new(),
         host: Arc::new(Silent),
         chaos: None,
+        numbers: None,
         group_memory: None,
     });
     (shared, queue(&Arc::new(VmState::new(VmId(1)))))

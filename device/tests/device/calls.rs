@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recordings and CALL (SPEC.md, chapter 8).
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use tally_device::{EngineClass, Priority, QueueState};
+use tally_device::{Config, EngineClass, Priority, QueueState};
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::packet::{self, Operand, Packet, PostSync, TimestampSlot, WaitEntry, flag, opcode};
 
@@ -51,6 +52,28 @@ fn from_base(counter: u64, k: u64) -> packet::Nop {
     let mut nop = nop(ORDERED, Some((counter, k)));
     nop.header.flags |= flag::FROM_BASE;
     nop
+}
+
+/// SPEC.md, Packets: "a program that has the device in its process can be told of it when the NOP starts".
+#[test]
+fn the_owner_is_told_of_numbered_nops() {
+    static TOLD: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
+    let numbers: fn(u32, u64) = |number, base| TOLD.lock().unwrap().push((number, base));
+    let gpu = Gpu::with(Config { numbers: Some(numbers), ..Config::default() });
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let numbered = |number| {
+        let mut nop = nop(ORDERED, None);
+        nop.header.param = number;
+        nop
+    };
+    let counter = cells.cell_va(0);
+    let recording = Recording::new(&[numbered(2).into(), from_base(counter, 1).into()]);
+    queue.push(numbered(1));
+    queue.push(nop(ORDERED, None));
+    queue.push(recording.call(ORDERED, counter, 0, 1, None));
+    queue.push(recording.call(ORDERED, counter, 1, 1, None));
+    eventually("both executions", || cells.load(0) == 2);
+    assert_eq!(*TOLD.lock().unwrap(), [(1, 0), (2, 0), (2, 1)]);
 }
 
 fn add_one(cell: u64) -> packet::Nop {
