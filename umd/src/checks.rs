@@ -229,6 +229,13 @@ fn given_out(start: u64, size: u64, given: bool) {
     }
 }
 
+/// The device starts the command with this number, in the execution of a regular list with this base.
+pub fn started(command: u32, base: u64) {
+    if let Some(order) = get().and_then(Checks::order) {
+        order.started(command, base);
+    }
+}
+
 /// Memory of a work-group, which kernels also reach through generic pointers, so like other memory it has
 /// states. Null if no kernels are checked.
 pub fn take_group_memory(bytes: usize) -> *mut u8 {
@@ -263,6 +270,11 @@ impl Checks {
     /// Whether the check for other devices (`portable`) is on.
     pub fn is_portable(&self) -> bool {
         self.portable
+    }
+
+    /// Whether the host's waits matter.
+    pub fn attends(&self) -> bool {
+        self.portable || self.order.is_some()
     }
 
     /// What orders commands, if anything needs to know.

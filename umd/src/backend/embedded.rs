@@ -194,6 +194,7 @@ impl Embedded {
                 take: checks::take_group_memory,
                 give: checks::give_group_memory,
             }),
+            numbers: (settings.checks.races || settings.checks.sync).then_some(checks::started),
             ..defaults
         };
         if settings.checks.portable {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tally_ze::ze_result_t;
 
+use crate::checks::order::Awaited;
+use crate::checks::{self, Checks};
 use crate::core::queue::Queue;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
@@ -105,6 +107,11 @@ impl Fence {
         drop(noted);
         let complete = wait::host_wait(self.shared.vm(), self.cell, value, deadline.left())?;
         if complete {
+            if self.shared.publishes_late()
+                && let Some(order) = checks::get().and_then(Checks::order)
+            {
+                order.host_saw(Awaited::Counter { cell: self.cell.va(), value });
+            }
             self.shared.all_is_complete();
         }
         Ok(complete)

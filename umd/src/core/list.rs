@@ -9,7 +9,8 @@ use tally_ze::{
     ze_command_queue_priority_t, ze_result_t,
 };
 
-use crate::checks;
+use crate::checks::{self, Checks};
+use crate::checks::order::Order;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::graph::Membership;
@@ -28,9 +29,11 @@ use crate::sync::event::Event;
 
 mod checked;
 pub mod mutable;
+pub(super) mod ordered;
 pub mod special;
 
 use mutable::Mutable;
+use ordered::{Ordered, To};
 
 /// A command list.
 pub struct List {
@@ -51,6 +54,11 @@ enum ListKind {
     Regular(ze_command_list_flags_t, Arc<Regular>, Option<Box<Mutable>>),
 }
 
+/// What orders commands, if that is followed.
+fn order() -> Option<&'static Order> {
+    checks::get().and_then(Checks::order)
+}
+
 impl List {
     /// A regular list for queues of the group `ordinal`; mutable or not.
     ///
@@ -69,6 +77,10 @@ impl List {
         if is_mutable {
             list = list.mutable();
         }
+        // What is changed later is not followed.
+        if let Some(order) = order().filter(|_| !is_mutable) {
+            order.recording_begins(ordered::key(&list.recording()), in_order, None);
+        }
         let kind = ListKind::Regular(flags, list, is_mutable.then(Box::default));
         Ok(Self::new(context.clone(), device, ordinal, kind))
     }
@@ -80,6 +92,9 @@ impl List {
     pub fn immediate(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
         let list = traits.open(context, traits.is_in_order())?;
         let QueueTraits { device, ordinal, .. } = traits;
+        if let Some(order) = order() {
+            order.stream_begins(list.cell().va(), traits.is_in_order());
+        }
         let kind = ListKind::Immediate(traits, list, Membership::default());
         Ok(Self::new(context.clone(), device, ordinal, kind))
     }
@@ -101,6 +116,11 @@ impl List {
                 if flags.contains(flag::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE) =>
             {
                 let copy = list.duplicate()?;
+                if let Some(order) = order().filter(|_| mutable.is_none()) {
+                    let in_order = flags.contains(flag::ZE_COMMAND_LIST_FLAG_IN_ORDER);
+                    let from = ordered::key(&list.recording());
+                    order.recording_begins(ordered::key(&copy.recording()), in_order, Some(from));
+                }
                 let mutable = mutable.as_ref().map(|it| Box::new(it.duplicate()));
                 let kind = ListKind::Regular(*flags, copy, mutable);
                 let mut copy = Self::new(self.context.clone(), self.device, self.ordinal, kind);
@@ -251,9 +271,20 @@ impl List {
         let signals_nothing = signal.is_none();
         match checks::get() {
             Some(checks) => {
-                let used = checked::append(checks, command, launched, |command, launched| {
-                    self.append_captured_or_outside(command, launched, signal, waits)
-                })?;
+                let events = waits.collect::<Result<Vec<&Event>>>()?;
+                let waits = &mut events.iter().copied().map(Ok);
+                let mut ordered = self.ordered(signal, &events);
+                let mut is_appended = false;
+                let used =
+                    checked::append(checks, command, launched, &mut ordered, |command, launched| {
+                        is_appended =
+                            self.append_captured_or_outside(command, launched, signal, waits)?;
+                        Ok(())
+                    });
+                if let Some(ordered) = ordered {
+                    ordered.end(is_appended);
+                }
+                let used = used?;
                 let (state, regular) = match &self.kind {
                     ListKind::Immediate(_, list, _) => (checked::immediate(list), false),
                     ListKind::Regular(_, list, _) => (Some(checked::regular(list)), true),
@@ -263,23 +294,38 @@ impl List {
                 }
                 Ok(())
             }
-            None => self.append_captured_or_outside(command, launched, signal, waits),
+            None => self.append_captured_or_outside(command, launched, signal, waits).map(drop),
         }
     }
 
-    /// Appends to a list that may be captured.
+    /// The append of a command, if the order of commands is followed.
+    fn ordered<'a>(
+        &'a self,
+        signal: Option<Signal<'a>>,
+        events: &[&Event],
+    ) -> Option<Ordered<'a>> {
+        let to = match &self.kind {
+            ListKind::Immediate(_, list, _) => To::Immediate(list),
+            ListKind::Regular(_, list, None) if !list.is_closed() => To::Regular(list),
+            ListKind::Regular(..) => return None,
+        };
+        Some(Ordered::new(order()?, to, signal, events))
+    }
+
+    /// Appends to a list that may be captured; false: the command belongs to a graph.
     fn append_captured_or_outside(
         &self,
         command: &Command<'_>,
         launched: Option<Launched<'_>>,
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
-    ) -> Result {
+    ) -> Result<bool> {
         let events = waits.collect::<Result<Vec<&Event>>>()?;
         if self.append_captured((command, launched), signal, &events)? {
-            return Ok(());
+            return Ok(false);
         }
-        self.append_outside(command, launched, signal, &mut events.into_iter().map(Ok))
+        self.append_outside(command, launched, signal, &mut events.into_iter().map(Ok))?;
+        Ok(true)
     }
 
     /// Appends to a list that is not captured.
@@ -402,11 +448,17 @@ impl List {
     pub fn reset(&self) -> Result {
         match &self.kind {
             ListKind::Immediate(..) => Ok(()),
-            ListKind::Regular(_, list, mutable) => {
+            ListKind::Regular(flags, list, mutable) => {
                 if let Some(mutable) = mutable {
                     mutable.clear();
                 }
-                list.reset()
+                list.reset()?;
+                if let Some(order) = order().filter(|_| mutable.is_none()) {
+                    let in_order =
+                        flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
+                    order.recording_begins(ordered::key(&list.recording()), in_order, None);
+                }
+                Ok(())
             }
         }
     }

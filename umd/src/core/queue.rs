@@ -9,9 +9,11 @@ use tally_ze::{
     ze_command_queue_mode_t, ze_command_queue_priority_t,
 };
 
+use crate::checks::{self, Checks};
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::fence::Fence;
+use crate::core::list::{ordered, special};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
@@ -130,6 +132,9 @@ impl Queue {
     /// Those of [`QueueTraits::open`].
     pub fn create(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
         let stream = traits.open(context, true)?;
+        if let Some(order) = checks::get().and_then(Checks::order) {
+            order.stream_begins(stream.cell().va(), true);
+        }
         Ok(Self { context: context.clone(), traits, stream })
     }
 
@@ -168,6 +173,12 @@ impl Queue {
     pub fn execute(&self, lists: &[&Regular], fence: Option<&Fence>) -> Result {
         if let Some(fence) = fence {
             fence.check(self)?;
+        }
+        if special::is_any()
+            && let Some(order) = checks::get().and_then(Checks::order)
+        {
+            let (cell, value) = self.stream.next();
+            order.execute(cell, value, &ordered::executed(lists), None, Vec::new());
         }
         let value = self.stream.submit(&Command::Lists(lists))?;
         if let Some(fence) = fence {

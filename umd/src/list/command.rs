@@ -92,8 +92,10 @@ pub enum Command<'a> {
     SignalSemaphores(&'a Arc<Gate>),
     /// A wait for semaphores of other drivers.
     WaitSemaphores(&'a Arc<Gate>),
-    /// A copy or a fill, together with further copies and fills with one-byte patterns that belong to it:
-    /// they have the same waits and are complete when it is.
+    /// A number that the device tells when it reaches it; a part of another command.
+    Number(u32),
+    /// A command, together with copies and fills with one-byte patterns, and numbers, that belong to it: they have
+    /// the same waits and are complete when it is.
     Together {
         /// The main command.
         main: &'a Command<'a>,
@@ -188,9 +190,24 @@ impl Command<'_> {
             Command::Barrier => true,
             Command::Lists(lists) => lists.iter().any(|list| list.publishes()),
             Command::Graph(graph) => graph.publishes(),
+            Command::Together { main, .. } => return main.publishes(signal),
             _ => false,
         };
         by_itself || signal.is_some_and(|it| it.event.traits.is_seen_by_host())
+    }
+
+    /// The command without what belongs to it.
+    pub fn itself(&self) -> &Self {
+        self.parts().0
+    }
+
+    /// The command itself, and what belongs to it.
+    #[inline]
+    fn parts(&self) -> (&Self, &[Self]) {
+        match self {
+            Self::Together { main, with } => (main, with),
+            _ => (self, &[]),
+        }
     }
 
     /// Whether it waits for all commands before it, also in an out-of-order list.
@@ -230,6 +247,7 @@ fn encode<T: Target>(
     signal: Option<Signal<'_>>,
     waits: WaitList<'_, '_>,
 ) -> Result {
+    let (command, with) = command.parts();
     let has_waits = waits.len() != 0;
     let wait_packets = waits::encode(target, waits)?;
     let in_order = target.in_order();
@@ -266,7 +284,7 @@ fn encode<T: Target>(
     if idle || waits_only && posts.is_empty() && !ordered {
         // The WAIT packets hold up all that follows.
     } else {
-        body.write(target, command, posts)?;
+        body.write_all(target, (command, with), posts)?;
     }
     if let Some(signal) = &signal {
         target.name(signal, timestamp);
@@ -281,6 +299,28 @@ struct Body {
 }
 
 impl Body {
+    /// Writes a command with what belongs to it.
+    #[inline]
+    fn write_all<T: Target>(
+        &self,
+        target: &mut T,
+        (command, with): (&Command<'_>, &[Command<'_>]),
+        posts: &[Option<Post>],
+    ) -> Result {
+        if with.is_empty() {
+            return self.write(target, command, posts);
+        }
+        with.iter().try_for_each(|part| self.part(target, part))?;
+        let takes_time = with.iter().any(|part| !matches!(part, Command::Number(_)));
+        if self.order != 0 || posts.is_empty() || !takes_time {
+            return self.write(target, command, posts);
+        }
+        self.write(target, command, &[])?;
+        let ordered = Self { slot: self.slot, order: flag::ORDERED };
+        ordered.last(target, nop(0), posts);
+        Ok(())
+    }
+
     fn write<T: Target>(
         &self,
         target: &mut T,
@@ -408,15 +448,8 @@ impl Body {
                     .for_each(|packet| target.push(packet));
                 self.last(target, nop(0), posts);
             }
-            Command::Together { main, with } => {
-                with.iter().try_for_each(|part| self.part(target, part))?;
-                if self.order != 0 || posts.is_empty() {
-                    return self.write(target, main, posts);
-                }
-                self.write(target, main, &[])?;
-                let ordered = Self { slot: self.slot, order: flag::ORDERED };
-                ordered.last(target, nop(0), posts);
-            }
+            // They are parts of commands.
+            Command::Together { .. } | Command::Number(_) => {}
             Command::Wait
             | Command::Barrier
             | Command::Signal
@@ -433,6 +466,11 @@ impl Body {
             Command::Copy { dst, src, size } => copy(dst, src, size),
             Command::CopyRegion { dst, src, ref shape } => region(target, (dst, src), shape)?,
             Command::Fill { dst, size, pattern } => fill(target, dst, size, pattern)?,
+            Command::Number(number) => {
+                let mut packet = nop(0);
+                packet.header.param = number;
+                packet
+            }
             _ => return Ok(()),
         };
         self.inner(target, packet);

@@ -13,6 +13,8 @@ use super::command::{self, Command};
 use super::fast_path::{self, Single};
 use super::target::{Condition, Keep, Post, Signal, Target};
 use super::waits::{WaitList, dead};
+use crate::checks::order::Awaited;
+use crate::checks::{self, Checks};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
 use crate::hang::observed::Stream;
@@ -173,6 +175,9 @@ impl Immediate {
             printf::flush(ended.is_ok());
             ended?;
             self.shared.all_is_complete();
+            if self.shared.publishes_late() {
+                self.is_seen(value);
+            }
         }
         Ok(())
     }
@@ -180,6 +185,22 @@ impl Immediate {
     /// The value of the counter at which all appended commands are complete, if the list is in-order.
     pub fn last(&self) -> Option<(Cell, u64)> {
         self.in_order.then(|| (self.counter.cell(), self.counter.reserved()))
+    }
+
+    /// The counter's word, and the value that the next command may give it.
+    pub fn next(&self) -> (u64, u64) {
+        (self.counter.cell().va(), self.counter.next())
+    }
+
+    /// Notes for the checks that the host knows that all commands are complete, up to a value of the counter.
+    #[cold]
+    fn is_seen(&self, value: u64) {
+        let Some(order) = checks::get().and_then(Checks::order) else { return };
+        let cell = self.counter.cell().va();
+        match self.in_order {
+            true => order.host_saw(Awaited::Counter { cell, value }),
+            false => order.host_saw_list(cell),
+        }
     }
 
     /// The counter's word.
@@ -197,6 +218,7 @@ impl Immediate {
         if complete && self.shared.vm().attends_completion() {
             self.unpin(&mut self.lock());
             self.shared.all_is_complete();
+            self.is_seen(value);
         }
         Ok(complete)
     }

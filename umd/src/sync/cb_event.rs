@@ -13,6 +13,7 @@ use super::cell::Cell;
 use super::recording::Recording;
 use super::spin::{SpinGuard, SpinLock};
 use super::timestamp::Timestamp;
+use crate::checks::order::Awaited;
 use crate::ipc::event::counter::ImportedCounters;
 
 /// The signal that an event names.
@@ -267,6 +268,22 @@ impl CbEvent {
     #[inline]
     pub fn resolve(&self) -> Resolved {
         self.inner.with(|inner| inner.state.resolve())
+    }
+
+    /// What a wait for the event waits for at this moment, for the checks; `None`: for nothing.
+    pub fn awaited(&self) -> Option<Awaited> {
+        self.inner.with(|inner| match &inner.state {
+            State::Never => None,
+            State::Fixed(cell, value) => Some(Awaited::Counter { cell: cell.va(), value: *value }),
+            State::Recorded(Recorded { recording, k, .. }) => Some(Awaited::Recorded {
+                recording: Arc::as_ptr(recording).addr(),
+                signal: *k,
+            }),
+            State::External(word) => {
+                Some(Awaited::Word { address: word.device, needed: word.value })
+            }
+            State::Imported(..) => Some(Awaited::Unknown),
+        })
     }
 
     /// Binds a wait that is recorded now in `own` to the event's present state. An event that was never

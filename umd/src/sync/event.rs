@@ -18,7 +18,8 @@ use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
 use super::timestamp::Timestamp;
 use super::wait;
-use crate::checks;
+use crate::checks::order::{Awaited, Effect};
+use crate::checks::{self, Checks};
 use crate::error::{Error, Result};
 use crate::handle::{self, Claimed, Kind, local, object};
 use crate::trace;
@@ -236,6 +237,7 @@ impl Event {
         let complete = self.completes(timeout_ns)?;
         if complete && self.shared.publishes_late() {
             self.is_used_by_host();
+            self.is_complete_for_host();
             self.shared.event_is_complete(self.traits.is_seen_by_host());
         }
         Ok(complete)
@@ -309,6 +311,36 @@ impl Event {
         checks.host_uses_event(self.traits.pool, visible);
     }
 
+    /// Notifies the checks that the host knows that the event is complete.
+    #[cold]
+    fn is_complete_for_host(&self) {
+        if let Some(order) = checks::get().and_then(Checks::order)
+            && let Some(awaited) = self.awaited()
+        {
+            order.host_saw(awaited);
+        }
+    }
+
+    /// What a wait for it waits for at this moment, for the checks; `None`: for nothing.
+    pub fn awaited(&self) -> Option<Awaited> {
+        match &self.kind {
+            EventKind::Regular(place) => {
+                Some(Awaited::Word { address: place.cell().va(), needed: 1 })
+            }
+            EventKind::CounterBased(event) => event.awaited(),
+        }
+    }
+
+    /// The word of its own that its signals add to: the address, the increment, and the value at which it is complete.
+    pub fn word(&self) -> Option<(u64, u64, u64)> {
+        match &self.kind {
+            EventKind::Regular(place) => Some((place.cell().va(), 1, 1)),
+            EventKind::CounterBased(event) => {
+                event.aggregated().map(|(word, increment)| (word.device, increment, word.value))
+            }
+        }
+    }
+
     fn host_write(&self, value: u64) -> Result {
         self.check()?;
         let EventKind::Regular(place) = &self.kind else {
@@ -319,6 +351,13 @@ impl Event {
         let (cell, vm) = (place.cell(), self.shared.vm());
         if self.shared.publishes_late() {
             self.is_used_by_host();
+            if let Some(order) = checks::get().and_then(Checks::order) {
+                let address = cell.va();
+                order.host_affects(match value {
+                    SIGNALLED => Effect::Signal { address, amount: 1, needed: 1 },
+                    _ => Effect::Reset { address },
+                });
+            }
             vm.flush_host();
         }
         if value == SIGNALLED {

@@ -122,6 +122,14 @@ impl Recording {
         base != NONE && !self.counter.cell().reached(base + u64::from(self.signals()))
     }
 
+    /// The base of the next execution.
+    pub fn next(&self) -> u64 {
+        match self.latest.load(Ordering::Acquire) {
+            NONE => self.first,
+            latest => latest + u64::from(self.signals()),
+        }
+    }
+
     /// Submits the next execution and returns its base. Callers hold the list's lock.
     pub fn submit(&self) -> u64 {
         let signals = u64::from(self.signals());

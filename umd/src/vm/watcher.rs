@@ -21,7 +21,7 @@ impl Watcher {
     /// The observers of this process; `None` if there are none.
     pub(super) fn new(views: Option<Views>) -> Option<Box<Self>> {
         let checks = checks::get();
-        let publishes_late = views.is_some() || checks.is_some_and(Checks::is_portable);
+        let publishes_late = views.is_some() || checks.is_some_and(Checks::attends);
         (views.is_some() || checks.is_some())
             .then(|| Box::new(Self { views, checks, publishes_late }))
     }

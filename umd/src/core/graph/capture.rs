@@ -156,7 +156,7 @@ impl Graph {
         if state.phase != Phase::Capturing {
             return Ok(None);
         }
-        if let Command::Lists(_) = command {
+        if let Command::Lists(_) = command.itself() {
             return Err(unsupported(
                 "hCommandList: a regular list is not appended while the list is captured"
                     .to_owned(),
@@ -166,14 +166,14 @@ impl Graph {
         let branch = branch.unwrap_or(state.branches.len());
         let mut events = waits.iter().map(|(event, _)| Ok(*event));
         let into = fork.as_ref().unwrap_or_else(|| &state.branches[branch]);
-        let nested = match command {
+        let nested = match command.itself() {
             Command::Graph(execution) => {
                 self.nest(into, execution, signal.as_ref(), &mut events)?
             }
             _ => into.list.append(command, signal, &mut events).map(|_| Vec::new())?,
         };
         state.branches.extend(fork.into_iter().chain(nested));
-        if let (Command::Graph(_), Some(_)) = (command, signal) {
+        if let (Command::Graph(_), Some(_)) = (command.itself(), signal) {
             let list = &state.branches[branch].list;
             list.append(&Command::Signal, signal, &mut std::iter::empty())?;
         }
@@ -209,7 +209,7 @@ impl Graph {
 /// "Commands that do not append work (for example, event signal and wait operations) are allowed after
 /// the join operation".
 fn does_work(command: &Command<'_>) -> bool {
-    !matches!(command, Command::Wait | Command::Signal | Command::Reset(_) | Command::Barrier)
+    !matches!(command.itself(), Command::Wait | Command::Signal | Command::Reset(_) | Command::Barrier)
 }
 
 impl State {

@@ -28,7 +28,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(at: Point, command: &Command<'_>, launched: Option<Launched<'_>>) -> Self {
         let mut details = Vec::new();
-        let name = match (command, launched) {
+        let name = match (command.itself(), launched) {
             (Command::Launch(_), Some(launched)) => kernel(launched, &mut details),
             _ => describe(command, &mut details).to_owned(),
         };
@@ -105,6 +105,7 @@ fn describe(command: &Command<'_>, details: &mut Vec<String>) -> &'static str {
         Command::SignalSemaphores(_) => "semaphores' signal",
         Command::WaitSemaphores(_) => "semaphores' wait",
         Command::Together { main, .. } => describe(main, details),
+        Command::Number(_) => "number",
     }
 }
 

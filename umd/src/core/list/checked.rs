@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use tally_compiler_protocol::checks::hidden;
 use tally_compiler_protocol::{ArgKind, KernelInfo};
 use tally_uapi::packet::Region;
 use tally_ze::ze_kernel_timestamp_result_t;
 
 use crate::checks::cells::Cells;
 use crate::checks::{Checks, Launching, Move, Rows, State, Transfer};
+use super::ordered::Ordered;
 use crate::core::kernel::Launched;
 use crate::error::Result;
 use crate::list::command::Command;
@@ -23,6 +25,7 @@ pub(super) fn append(
     checks: &'static Checks,
     command: &Command<'_>,
     launched: Option<Launched<'_>>,
+    ordered: &mut Option<Ordered<'_>>,
     append: impl FnOnce(&Command<'_>, Option<Launched<'_>>) -> Result,
 ) -> Result<Vec<u64>> {
     if let Some((kernel, launch, groups)) = launched {
@@ -43,22 +46,43 @@ pub(super) fn append(
         let command = checks.cells().map_or(0, |_| Cells::block());
         let numbered = launch.numbered(word, command);
         let launch = numbered.as_ref().unwrap_or(launch);
-        append(&Command::Launch(&launch.with(groups)), Some((kernel, launch, groups)))?;
+        let main = launch.with(groups);
+        let main = Command::Launch(&main);
+        let number = number(ordered, &main, &[], word & !hidden::REACHES_ALL);
+        append(&with(&main, &number), Some((kernel, launch, groups)))?;
         return Ok(pointers.into_iter().map(|it| it.1).collect());
     }
     if let Command::Clock(dst) = *command {
         // It is a write behind a packet, and no packet beside which there could be another.
         checks.written(Rows::of(dst, size_of::<u64>() as u64));
-        append(command, None)?;
+        let write = Transfer::write(Rows::of(dst, size_of::<u64>() as u64));
+        let number = number(ordered, command, &[write], 0);
+        append(&with(command, &number), None)?;
         return Ok(vec![dst]);
     }
     let transfers = transfers(command);
     let moves = checks.moved(&transfers);
-    let with: Vec<Command<'_>> = moves.iter().map(of_move).collect();
-    let together = Command::Together { main: command, with: &with };
-    append(if with.is_empty() { command } else { &together }, None)?;
+    let mut parts = number(ordered, command, &transfers, 0);
+    parts.extend(moves.iter().map(of_move));
+    append(&with(command, &parts), None)?;
     let rows = transfers.iter().flat_map(|it| [it.to, it.from]).flatten();
     Ok(rows.map(|rows| rows.address).collect())
+}
+
+/// Adds a command to what orders commands. Its number, if the device has to tell when it starts.
+fn number(
+    ordered: &mut Option<Ordered<'_>>,
+    command: &Command<'_>,
+    transfers: &[Transfer],
+    launch: u64,
+) -> Vec<Command<'static>> {
+    let number = ordered.as_mut().map_or(0, |it| it.number(command, transfers, launch));
+    if number == 0 { Vec::new() } else { vec![Command::Number(number)] }
+}
+
+/// A command with the parts that belong to it.
+fn with<'a>(main: &'a Command<'a>, with: &'a [Command<'a>]) -> Command<'a> {
+    Command::Together { main, with }
 }
 
 /// Whether what was just appended to an immediate list is complete; `None`: that is not known.

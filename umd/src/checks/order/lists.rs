@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lists and queues: which commands come after which others because of where they are.
+
+use super::{Appended, Awaited, Effect, Execution, Order, Role, State};
+use crate::checks::calls;
+
+/// Base of commands that are in no recording.
+const NO_BASE: u64 = 0;
+
+/// An immediate list, or a queue.
+#[derive(Default)]
+pub(super) struct Stream {
+    /// The call that made it.
+    maker: u64,
+    in_order: bool,
+    /// The chain of an in-order list, or of the ends of a queue's executions.
+    chain: Option<u32>,
+    commands: Commands,
+}
+
+/// A regular list from its creation or reset to the next reset.
+#[derive(Default)]
+pub(super) struct Recording {
+    maker: u64,
+    in_order: bool,
+    chain: Option<u32>,
+    items: Vec<Item>,
+    /// The signals of the latest execution, and what it has as commands.
+    latest: Option<Latest>,
+    /// Waits for signals of the first execution.
+    awaited: Vec<(u32, Execution)>,
+    chains: Chains,
+}
+
+/// A command of a recording.
+#[derive(Clone)]
+struct Item {
+    number: u32,
+    role: Role,
+    waits: Vec<Awaited>,
+    effects: Vec<Effect>,
+    /// The number of its signal; `None`: it has none.
+    signal: Option<u32>,
+}
+
+#[derive(Clone)]
+struct Latest {
+    signals: Vec<(u32, Execution)>,
+    last: Execution,
+}
+
+/// The commands of an out-of-order list, or of one execution of it, since the last barrier without waits; of an
+/// in-order one, the last command.
+#[derive(Default)]
+struct Commands {
+    gate: Execution,
+    /// Barriers and waits that hold up later commands, with those since.
+    since: Vec<Execution>,
+    chains: Chains,
+}
+
+/// The chains of an out-of-order list's commands.
+#[derive(Default)]
+struct Chains {
+    used: Vec<u32>,
+    /// The executions of these come before those of the list that follow.
+    spare: Vec<u32>,
+}
+
+/// A regular list that is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Executed {
+    /// The recording, by the address of the driver's object.
+    pub recording: usize,
+    /// The base of the execution.
+    pub base: u64,
+}
+
+impl Chains {
+    fn take(&mut self, state: &mut State) -> u32 {
+        let chain = self.spare.pop().unwrap_or_else(|| state.take_chain());
+        self.used.push(chain);
+        chain
+    }
+
+    /// All that follows comes after what was used.
+    fn pass(&mut self) {
+        self.spare.append(&mut self.used);
+    }
+
+    fn give_back(&mut self, state: &mut State) {
+        state.free.extend(self.used.drain(..).chain(self.spare.drain(..)));
+    }
+}
+
+impl Commands {
+    /// Orders a command of an out-of-order list after those before it, as its role says.
+    fn order(&mut self, state: &mut State, it: Execution, role: Role, has_waits: bool) {
+        state.order(self.gate, it);
+        let after_all = role == Role::Last || role == Role::Barrier && !has_waits;
+        if after_all {
+            for &earlier in &self.since {
+                state.order(earlier, it);
+            }
+        }
+        if role == Role::Barrier && !has_waits {
+            self.since.clear();
+            self.chains.pass();
+        }
+        self.since.push(it);
+        if matches!(role, Role::Barrier | Role::Wait) {
+            self.gate = it;
+        }
+    }
+}
+
+impl Order {
+    /// Notes a new immediate list or queue with this counter, which the current call makes.
+    pub fn stream_begins(&self, cell: u64, in_order: bool) {
+        let maker = calls::current().number;
+        let mut state = self.state();
+        let new = Stream { maker, in_order, ..Stream::default() };
+        if let Some(mut old) = state.streams.insert(cell, new) {
+            state.free.extend(old.chain);
+            old.commands.chains.give_back(&mut state);
+        }
+    }
+
+    /// Notes a new recording, which the current call makes, or a copy of another one.
+    pub fn recording_begins(&self, recording: usize, in_order: bool, copy_of: Option<usize>) {
+        let maker = calls::current().number;
+        let mut state = self.state();
+        let items = copy_of.and_then(|from| state.recordings.get(&from)).map(|it| it.items.clone());
+        let items = items.unwrap_or_default();
+        let new = Recording { maker, in_order, items, ..Recording::default() };
+        if let Some(mut old) = state.recordings.insert(recording, new) {
+            state.free.extend(old.chain);
+            old.chains.give_back(&mut state);
+        }
+    }
+
+    /// Adds a command of a regular list, before it is appended; returns its number. [`Order::recorded`] follows.
+    pub fn number(&self, recording: usize, it: &Appended) -> u32 {
+        let mut state = self.state();
+        let maker = state.recordings.get(&recording).map_or(0, |it| it.maker);
+        state.add_command(maker, it)
+    }
+
+    /// Notes that a command was appended to a regular list. `signal`: the number of its signal, if it has one.
+    pub fn recorded(&self, recording: usize, number: u32, it: Appended, signal: Option<u32>) {
+        let Appended { role, waits, effects, .. } = it;
+        let mut state = self.state();
+        if let Some(recording) = state.recordings.get_mut(&recording) {
+            recording.items.push(Item { number, role, waits, effects, signal });
+        }
+    }
+
+    /// Adds a command that is about to be appended to an immediate list, whose counter it will raise to `value`;
+    /// returns its number.
+    pub fn append(&self, cell: u64, value: u64, it: &Appended) -> u32 {
+        let mut state = self.state();
+        let Some(mut stream) = state.streams.remove(&cell) else { return 0 };
+        let number = state.add_command(stream.maker, it);
+        let execution = stream.submit(&mut state, number, it, &[]);
+        state.note_value(cell, value, execution, stream.in_order);
+        state.streams.insert(cell, stream);
+        number
+    }
+
+    /// Forgets what the last command of an immediate list would have done, since its append has failed.
+    pub fn withdraw(&self, cell: u64, value: u64, number: u32) {
+        let mut state = self.state();
+        let Some(execution) = state.command_mut(number).and_then(|it| it.coming.pop_back()) else {
+            return;
+        };
+        if let Some(values) = state.counters.get_mut(&cell) {
+            values.retain(|&(at, it)| at != value || it != execution.1);
+        }
+        state.cells.values_mut().for_each(|cell| cell.withdraw(execution.1));
+    }
+
+    /// Adds the executions of regular lists that are about to be submitted to an immediate list, which waits for
+    /// `waits` before and has the effects when all are complete, or to a queue (`waits` is `None`).
+    pub fn execute(
+        &self,
+        cell: u64,
+        value: u64,
+        lists: &[Executed],
+        waits: Option<Vec<Awaited>>,
+        effects: Vec<Effect>,
+    ) {
+        let mut state = self.state();
+        let Some(mut stream) = state.streams.remove(&cell) else { return };
+        let of = |role, waits, effects| Appended {
+            role,
+            waits,
+            effects,
+            transfers: Vec::new(),
+            launch: 0,
+        };
+        let on_queue = waits.is_none();
+        // On an out-of-order list neither holds up later commands.
+        let number = state.add_command(stream.maker, &of(Role::Plain, Vec::new(), Vec::new()));
+        let entry = match waits {
+            Some(waits) => stream.submit(&mut state, number, &of(Role::Plain, waits, Vec::new()), &[]),
+            None => Execution::NONE,
+        };
+        // What a barrier of an out-of-order list on a queue comes after.
+        let mut so_far: Vec<Execution> =
+            if on_queue { stream.commands.since.clone() } else { Vec::new() };
+        let mut ends = Vec::new();
+        let mut gate = if on_queue { stream.commands.gate } else { Execution::NONE };
+        for list in lists {
+            let last = state.execute(list, entry, &mut gate, &so_far);
+            so_far.extend(&last);
+            ends.extend(last);
+        }
+        if on_queue {
+            stream.commands.gate = gate;
+        }
+        let end = of(Role::Plain, Vec::new(), effects);
+        let all = if on_queue { so_far } else { ends };
+        let execution = if on_queue {
+            let chain = stream.chain(&mut state);
+            let execution = state.add_node(number, NO_BASE, chain);
+            all.iter().for_each(|&it| state.order(it, execution));
+            stream.commands.since = vec![execution];
+            execution
+        } else {
+            stream.submit(&mut state, number, &end, &all)
+        };
+        state.note_value(cell, value, execution, true);
+        state.streams.insert(cell, stream);
+    }
+
+    /// Notes that the host knows that all commands of an out-of-order list are complete.
+    pub fn host_saw_list(&self, cell: u64) {
+        let mut state = self.state();
+        let Some(stream) = state.streams.get_mut(&cell) else { return };
+        let all = stream.commands.since.clone();
+        for execution in all {
+            state.host_saw(execution);
+        }
+        // They come before all that follows.
+        if let Some(stream) = state.streams.get_mut(&cell) {
+            stream.commands.since.clear();
+            stream.commands.chains.pass();
+        }
+    }
+
+    /// Notes that the host knows that something is complete.
+    pub fn host_saw(&self, awaited: Awaited) {
+        let mut state = self.state();
+        let found = match awaited {
+            Awaited::Counter { cell, value } => {
+                state.at_value(cell, value).map(|it| vec![it])
+            }
+            Awaited::Recorded { recording, signal } => {
+                state.latest(recording, signal).map(|it| vec![it])
+            }
+            Awaited::Word { address, .. } => {
+                state.cells.get(&address).and_then(super::Cell::completed)
+            }
+            Awaited::Unknown => None,
+        };
+        match found {
+            Some(found) => found.into_iter().for_each(|it| state.host_saw(it)),
+            None => state.host_saw_something(),
+        }
+    }
+}
+
+impl Stream {
+    fn chain(&mut self, state: &mut State) -> u32 {
+        *self.chain.get_or_insert_with(|| state.take_chain())
+    }
+
+    /// Submits a command, which comes after `earlier`, too.
+    fn submit(
+        &mut self,
+        state: &mut State,
+        number: u32,
+        it: &Appended,
+        earlier: &[Execution],
+    ) -> Execution {
+        let chain = match self.in_order {
+            true => self.chain(state),
+            false => self.commands.chains.take(state),
+        };
+        let execution = state.add_node(number, NO_BASE, chain);
+        earlier.iter().for_each(|&it| state.order(it, execution));
+        if self.in_order {
+            if let Some(&last) = self.commands.since.last() {
+                state.order(last, execution);
+            }
+            self.commands.since = vec![execution];
+        } else {
+            self.commands.order(state, execution, it.role, !it.waits.is_empty());
+        }
+        it.waits.iter().for_each(|&awaited| state.wait(execution, awaited));
+        it.effects.iter().for_each(|&effect| state.affect(execution, effect));
+        execution
+    }
+}
+
+impl State {
+    fn note_value(&mut self, cell: u64, value: u64, execution: Execution, is: bool) {
+        if !is {
+            return;
+        }
+        let first = self.dropped;
+        let values = self.counters.entry(cell).or_default();
+        if values.len() >= 1024 && values.len().is_power_of_two() {
+            values.retain(|it| it.1.0 > first);
+        }
+        // A command that raises nothing takes the place of one that failed.
+        values.retain_tail(value);
+        values.push((value, execution));
+    }
+
+    fn at_value(&self, cell: u64, value: u64) -> Option<Execution> {
+        let values = self.counters.get(&cell)?;
+        let at = values.partition_point(|it| it.0 < value);
+        values.get(at).map(|it| it.1)
+    }
+
+    fn latest(&self, recording: usize, signal: u32) -> Option<Execution> {
+        let latest = self.recordings.get(&recording)?.latest.as_ref()?;
+        latest.signals.iter().find(|it| it.0 >= signal).map(|it| it.1)
+    }
+
+    /// Orders an execution after what it waits for.
+    fn wait(&mut self, execution: Execution, awaited: Awaited) {
+        match awaited {
+            Awaited::Counter { cell, value } => match self.at_value(cell, value) {
+                Some(earlier) => self.order(earlier, execution),
+                None => self.open(execution),
+            },
+            Awaited::Recorded { recording, signal } => match self.latest(recording, signal) {
+                Some(earlier) => self.order(earlier, execution),
+                None => {
+                    self.open(execution);
+                    if let Some(it) = self.recordings.get_mut(&recording) {
+                        it.awaited.push((signal, execution));
+                    }
+                }
+            },
+            Awaited::Word { address, needed } => self.wait_for_word(execution, address, needed),
+            Awaited::Unknown => self.open(execution),
+        }
+    }
+
+    /// Notes that an execution waits for something that is not submitted.
+    pub(super) fn open(&mut self, execution: Execution) {
+        if let Some(node) = self.node_mut(execution) {
+            node.open += 1;
+        }
+    }
+
+    /// Notes that something for which an execution waits was submitted.
+    pub(super) fn fulfil(&mut self, execution: Execution, earlier: &[Execution]) {
+        if let Some(node) = self.node_mut(execution) {
+            node.open = node.open.saturating_sub(1);
+            node.after.extend(earlier.iter().filter(|&&it| it != execution));
+        }
+    }
+
+    /// Submits an execution of a regular list, which comes after `entry`, and after `gate` of the queue. Returns the
+    /// executions of its commands. A barrier comes after `so_far`, what was submitted to the queue.
+    fn execute(
+        &mut self,
+        list: &Executed,
+        entry: Execution,
+        gate: &mut Execution,
+        so_far: &[Execution],
+    ) -> Vec<Execution> {
+        let Some(mut recording) = self.recordings.remove(&list.recording) else { return Vec::new() };
+        let in_order = recording.in_order;
+        let mut commands = Commands { gate: *gate, ..Commands::default() };
+        // Nothing orders this execution after the one before, other than what the host has seen.
+        recording.chains.give_back(self);
+        std::mem::swap(&mut commands.chains, &mut recording.chains);
+        let mut signals = Vec::new();
+        let mut last = recording.latest.as_ref().map_or(Execution::NONE, |it| it.last);
+        let mut all = Vec::new();
+        let items = std::mem::take(&mut recording.items);
+        for item in &items {
+            let chain = match in_order {
+                true => *recording.chain.get_or_insert_with(|| self.take_chain()),
+                false => commands.chains.take(self),
+            };
+            let execution = self.add_node(item.number, list.base, chain);
+            self.order(entry, execution);
+            if in_order {
+                self.order(*gate, execution);
+                self.order(last, execution);
+                last = execution;
+            } else {
+                let has_waits = !item.waits.is_empty();
+                if item.role == Role::Barrier && !has_waits {
+                    so_far.iter().for_each(|&it| self.order(it, execution));
+                }
+                commands.order(self, execution, item.role, has_waits);
+                if item.role == Role::Barrier {
+                    *gate = execution;
+                }
+            }
+            item.waits.iter().for_each(|&awaited| self.wait(execution, awaited));
+            item.effects.iter().for_each(|&effect| self.affect(execution, effect));
+            signals.extend(item.signal.map(|signal| (signal, execution)));
+            all.push(execution);
+        }
+        recording.items = items;
+        recording.chains = commands.chains;
+        for (signal, waiter) in std::mem::take(&mut recording.awaited) {
+            let signalled = signals.iter().find(|it| it.0 >= signal).map(|it| it.1);
+            self.fulfil(waiter, signalled.as_slice());
+        }
+        recording.latest = Some(Latest { signals, last });
+        self.recordings.insert(list.recording, recording);
+        // All of an in-order list come before its last one.
+        if in_order { all.pop().into_iter().collect() } else { all }
+    }
+}
+
+/// Values of a counter, in their order.
+trait Values {
+    fn retain_tail(&mut self, value: u64);
+}
+
+impl Values for Vec<(u64, Execution)> {
+    /// Removes values from `value` on.
+    fn retain_tail(&mut self, value: u64) {
+        while self.last().is_some_and(|it| it.0 >= value) {
+            self.pop();
+        }
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+
+const A: u64 = 0x1000;
+const B: u64 = 0x2000;
+const QUEUE: u64 = 0x3000;
+const EVENT: u64 = 0x9000;
+
+fn plain() -> Appended {
+    let (waits, effects, transfers) = (Vec::new(), Vec::new(), Vec::new());
+    Appended { role: Role::Plain, waits, effects, transfers, launch: 0 }
+}
+
+fn waiting(awaited: Awaited) -> Appended {
+    Appended { waits: vec![awaited], ..plain() }
+}
+
+fn with(effect: Effect) -> Appended {
+    Appended { effects: vec![effect], ..plain() }
+}
+
+fn is(role: Role) -> Appended {
+    Appended { role, ..plain() }
+}
+
+const SIGNAL: Effect = Effect::Signal { address: EVENT, amount: 1, needed: 1 };
+const WORD: Awaited = Awaited::Word { address: EVENT, needed: 1 };
+
+/// Lists A and B, in order or not.
+fn two_lists(in_order: bool) -> Order {
+    let order = Order::default();
+    order.stream_begins(A, in_order);
+    order.stream_begins(B, in_order);
+    order
+}
+
+fn start(order: &Order, number: u32) -> Execution {
+    order.started(number, 0).expect("it was appended").execution
+}
+
+#[test]
+fn an_in_order_list_orders_its_commands_and_no_others() {
+    let order = two_lists(true);
+    let numbers = [order.append(A, 1, &plain()), order.append(A, 2, &plain())];
+    let other = order.append(B, 1, &plain());
+    let [first, second] = numbers.map(|it| start(&order, it));
+    let other = start(&order, other);
+    assert!(order.ordered(first, second) && !order.ordered(second, first));
+    assert!(!order.ordered(first, other) && !order.ordered(other, second));
+}
+
+#[test]
+fn an_out_of_order_list_has_barriers() {
+    let order = two_lists(false);
+    let early = [order.append(A, 1, &plain()), order.append(A, 1, &plain())];
+    let other = order.append(B, 1, &plain());
+    order.append(A, 1, &is(Role::Barrier));
+    let late = order.append(A, 1, &plain());
+    let [first, second] = early.map(|it| start(&order, it));
+    let (other, late) = (start(&order, other), start(&order, late));
+    assert!(!order.ordered(first, second) && !order.ordered(second, first));
+    assert!(order.ordered(first, late) && order.ordered(second, late));
+    assert!(!order.ordered(other, late));
+}
+
+#[test]
+fn a_barrier_with_waits_orders_what_follows_and_not_what_was_before() {
+    let order = two_lists(false);
+    let early = order.append(A, 1, &plain());
+    let signal = order.append(B, 1, &with(SIGNAL));
+    order.append(A, 1, &Appended { role: Role::Barrier, ..waiting(WORD) });
+    let late = order.append(A, 1, &plain());
+    let [early, signal, late] = [early, signal, late].map(|it| start(&order, it));
+    assert!(order.ordered(signal, late) && !order.ordered(early, late));
+}
+
+#[test]
+fn a_wait_may_come_before_its_signal() {
+    let order = two_lists(true);
+    let waiter = order.append(A, 1, &waiting(WORD));
+    let early = order.append(B, 1, &plain());
+    let signal = order.append(B, 2, &with(SIGNAL));
+    let late = order.append(B, 3, &plain());
+    let [early, signal, late, waiter] = [early, signal, late, waiter].map(|it| start(&order, it));
+    assert!(order.ordered(early, waiter) && order.ordered(signal, waiter));
+    assert!(!order.ordered(late, waiter));
+}
+
+#[test]
+fn a_counter_based_event_names_a_value() {
+    let order = two_lists(true);
+    let numbers = [1, 2, 3].map(|value| order.append(A, value, &plain()));
+    let waiter = order.append(B, 1, &waiting(Awaited::Counter { cell: A, value: 2 }));
+    let [first, second, third] = numbers.map(|it| start(&order, it));
+    let waiter = start(&order, waiter);
+    assert!(order.ordered(first, waiter) && order.ordered(second, waiter));
+    assert!(!order.ordered(third, waiter));
+}
+
+#[test]
+fn the_host_orders_what_it_has_seen_before_what_it_submits_then() {
+    let order = two_lists(true);
+    let seen = order.append(A, 1, &plain());
+    let unseen = order.append(A, 2, &plain());
+    let before = order.append(B, 1, &plain());
+    order.host_saw(Awaited::Counter { cell: A, value: 1 });
+    let after = order.append(B, 2, &plain());
+    let [seen, unseen, before, after] = [seen, unseen, before, after].map(|it| start(&order, it));
+    assert!(order.ordered(seen, after) && !order.ordered(seen, before));
+    assert!(!order.ordered(unseen, after));
+}
+
+#[test]
+fn an_out_of_order_list_that_the_host_has_seen_orders_what_follows() {
+    let order = two_lists(false);
+    let seen = [order.append(A, 1, &plain()), order.append(A, 1, &plain())];
+    order.host_saw_list(A);
+    let after = order.append(B, 1, &plain());
+    let after = start(&order, after);
+    for number in seen {
+        assert!(order.ordered(start(&order, number), after));
+    }
+}
+
+fn record(order: &Order, recording: usize, it: Appended, signal: Option<u32>) -> u32 {
+    let number = order.number(recording, &it);
+    order.recorded(recording, number, it, signal);
+    number
+}
+
+fn execution(order: &Order, number: u32, base: u64) -> Execution {
+    order.started(number, base).expect("it was submitted").execution
+}
+
+#[test]
+fn executions_of_an_in_order_list_follow_each_other_and_lists_on_a_queue_do_not() {
+    let order = Order::default();
+    order.stream_begins(QUEUE, true);
+    order.recording_begins(1, true, None);
+    order.recording_begins(2, true, None);
+    let one = record(&order, 1, plain(), Some(1));
+    let two = record(&order, 2, plain(), Some(1));
+    let run = |recording, base, value| {
+        order.execute(QUEUE, value, &[Executed { recording, base }], None, Vec::new());
+    };
+    run(1, 0, 1);
+    run(2, 0, 2);
+    run(1, 1, 3);
+    let [first, second] = [0, 1].map(|base| execution(&order, one, base));
+    let other = execution(&order, two, 0);
+    assert!(order.ordered(first, second));
+    assert!(!order.ordered(first, other) && !order.ordered(other, second));
+    order.host_saw(Awaited::Counter { cell: QUEUE, value: 2 });
+    run(2, 1, 4);
+    let third = execution(&order, two, 1);
+    assert!(order.ordered(first, third), "the queue was waited for");
+    assert!(!order.ordered(second, third));
+}
+
+#[test]
+fn executions_of_an_out_of_order_list_have_no_order_of_their_own() {
+    let order = Order::default();
+    order.stream_begins(QUEUE, true);
+    order.recording_begins(1, false, None);
+    let one = record(&order, 1, plain(), None);
+    for base in 0..2 {
+        let list = [Executed { recording: 1, base }];
+        order.execute(QUEUE, base + 1, &list, None, Vec::new());
+    }
+    let [first, second] = [0, 1].map(|base| execution(&order, one, base));
+    assert!(!order.ordered(first, second) && !order.ordered(second, first));
+}
+
+#[test]
+fn a_wait_for_a_regular_list_means_its_latest_execution_or_the_first_to_come() {
+    let order = two_lists(true);
+    order.stream_begins(QUEUE, true);
+    order.recording_begins(1, true, None);
+    let one = record(&order, 1, plain(), Some(1));
+    let two = record(&order, 1, plain(), Some(2));
+    let signal = Awaited::Recorded { recording: 1, signal: 1 };
+    let early = order.append(A, 1, &waiting(signal));
+    for base in [0, 2] {
+        let list = [Executed { recording: 1, base }];
+        order.execute(QUEUE, base + 1, &list, None, Vec::new());
+    }
+    let late = order.append(B, 1, &waiting(signal));
+    let [first, end] = [one, two].map(|it| execution(&order, it, 0));
+    let [early, late] = [early, late].map(|it| start(&order, it));
+    assert!(order.ordered(first, early) && !order.ordered(end, early));
+    assert!(order.ordered(end, late));
+    let again = execution(&order, one, 2);
+    assert!(order.ordered(again, late) && !order.ordered(again, early));
+}
+
+#[test]
+fn a_wait_for_what_is_not_known_orders_after_all_that_has_started() {
+    let order = two_lists(true);
+    let started = order.append(A, 1, &plain());
+    let coming = order.append(A, 2, &plain());
+    let waiter = order.append(B, 1, &waiting(Awaited::Unknown));
+    let started = start(&order, started);
+    let waiter = start(&order, waiter);
+    assert!(order.ordered(started, waiter));
+    assert!(!order.ordered(start(&order, coming), waiter));
+}
+
+#[test]
+fn an_aggregated_event_is_complete_with_its_last_signal() {
+    let order = Order::default();
+    [A, B, QUEUE].into_iter().for_each(|cell| order.stream_begins(cell, true));
+    let add = Effect::Signal { address: EVENT, amount: 2, needed: 4 };
+    let waiter = order.append(QUEUE, 1, &waiting(Awaited::Word { address: EVENT, needed: 4 }));
+    let signals = [order.append(A, 1, &with(add)), order.append(B, 1, &with(add))];
+    let signals = signals.map(|it| start(&order, it));
+    let waiter = start(&order, waiter);
+    assert!(signals.iter().all(|&it| order.ordered(it, waiter)));
+    assert!(!order.ordered(signals[0], signals[1]));
+}
+
+#[test]
+fn a_failed_append_signals_nothing() {
+    let order = two_lists(true);
+    let failed = order.append(A, 1, &with(SIGNAL));
+    order.withdraw(A, 1, failed);
+    assert!(order.started(failed, 0).is_none());
+    let waiter = order.append(B, 1, &waiting(WORD));
+    let signal = order.append(A, 1, &with(SIGNAL));
+    let [signal, waiter] = [signal, waiter].map(|it| start(&order, it));
+    assert!(order.ordered(signal, waiter));
+}
+
+#[test]
+fn many_commands_of_an_out_of_order_list_take_few_chains() {
+    let order = two_lists(false);
+    for _ in 0..100 {
+        for _ in 0..5 {
+            order.append(A, 1, &plain());
+        }
+        order.append(A, 1, &is(Role::Barrier));
+        order.append(B, 1, &plain());
+        order.host_saw_list(B);
+    }
+    assert!(order.state().chains.len() < 20, "{}", order.state().chains.len());
+}
+
+#[test]
+fn a_long_list_takes_no_deep_stack() {
+    let order = two_lists(true);
+    let mut last = 0;
+    for value in 1..200_000 {
+        last = order.append(A, value, &plain());
+    }
+    let last = start(&order, last);
+    assert!(order.ordered(Execution(1), last));
+}
+
+/// The claims of `sync` that do not hold when a command starts.
+fn broken(order: &Order, number: u32) -> usize {
+    let state = order.state();
+    let execution = state.command(number).and_then(|it| it.coming.front()).expect("it comes").1;
+    let claims = state.node(execution).expect("it is known").claims.clone();
+    drop(state);
+    start(order, number);
+    claims.into_iter().filter(|it| !order.ordered(it.1, execution)).count()
+}
+
+#[test]
+fn a_reset_comes_after_the_signal_and_the_waits() {
+    for waits in [false, true] {
+        let order = two_lists(true);
+        order.append(A, 1, &with(SIGNAL));
+        let waiter = order.append(B, 1, &waiting(WORD));
+        let reset = Appended { effects: vec![Effect::Reset { address: EVENT }], ..plain() };
+        let reset = match waits {
+            true => Appended { waits: vec![Awaited::Counter { cell: B, value: 1 }], ..reset },
+            false => reset,
+        };
+        let reset = order.append(A, 2, &reset);
+        start(&order, waiter);
+        assert_eq!(broken(&order, reset), usize::from(!waits));
+    }
+}
+
+#[test]
+fn two_signals_of_one_event_are_ordered() {
+    let order = two_lists(true);
+    order.append(A, 1, &with(SIGNAL));
+    let same = order.append(A, 2, &with(SIGNAL));
+    let other = order.append(B, 1, &with(SIGNAL));
+    assert_eq!(broken(&order, same), 0);
+    assert_eq!(broken(&order, other), 1);
+}

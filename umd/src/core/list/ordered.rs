@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends while the order of commands is followed (`crate::checks::order`): what a command waits for and signals, and
+//! the number that the device tells when it starts.
+
+use std::sync::Arc;
+
+use crate::checks::order::{Appended, Awaited, Effect, Executed, Order, Role};
+use crate::checks::{Rows, Transfer};
+use crate::list::command::Command;
+use crate::list::immediate::Immediate;
+use crate::list::launch::Groups;
+use crate::list::regular::Regular;
+use crate::list::target::Signal;
+use crate::sync::event::Event;
+use crate::sync::recording::Recording;
+
+/// The list to which a command is appended.
+pub(super) enum To<'a> {
+    Immediate(&'a Immediate),
+    Regular(&'a Regular),
+}
+
+/// An append.
+pub(super) struct Ordered<'a> {
+    order: &'static Order,
+    to: To<'a>,
+    signal: Option<Signal<'a>>,
+    waits: Vec<Awaited>,
+    noted: Noted,
+}
+
+/// What the order knows of the append.
+enum Noted {
+    Nothing,
+    /// The counter, the value and the number of a command of an immediate list.
+    Appended(u64, u64, u32),
+    /// A command of a recording, and the number of signals before.
+    Recorded(usize, u32, Appended, u32),
+}
+
+impl<'a> Ordered<'a> {
+    pub(super) fn new(
+        order: &'static Order,
+        to: To<'a>,
+        signal: Option<Signal<'a>>,
+        events: &[&Event],
+    ) -> Self {
+        let own = match &to {
+            To::Immediate(_) => None,
+            To::Regular(list) => Some(key(&list.recording())),
+        };
+        let is_own = |it: &Awaited| matches!(it, Awaited::Recorded { recording, .. } if Some(*recording) == own);
+        // A list's own order is sufficient.
+        let waits = events.iter().filter_map(|it| it.awaited()).filter(|it| !is_own(it)).collect();
+        Self { order, to, signal, waits, noted: Noted::Nothing }
+    }
+
+    /// Adds the command. Returns its number if the device has to tell when it starts, and else 0. `launch`: the
+    /// number of its launch.
+    pub(super) fn number(
+        &mut self,
+        command: &Command<'_>,
+        transfers: &[Transfer],
+        launch: u64,
+    ) -> u32 {
+        if let (Command::Lists(lists), To::Immediate(list)) = (command, &self.to) {
+            let (cell, value) = list.next();
+            let effects = self.signal.iter().filter_map(|it| effect(it.event)).collect();
+            let waits = std::mem::take(&mut self.waits);
+            self.order.execute(cell, value, &executed(lists), Some(waits), effects);
+            return 0;
+        }
+        let role = match command {
+            Command::Wait | Command::WaitSemaphores(_) => Role::Wait,
+            Command::Barrier => Role::Barrier,
+            Command::Signal | Command::Reset(_) => Role::Last,
+            Command::HostFunction(_) => Role::HostFunction,
+            _ => Role::Plain,
+        };
+        let mut effects: Vec<Effect> =
+            self.signal.iter().filter_map(|it| effect(it.event)).collect();
+        if let Command::Reset(event) = command
+            && let Some(Effect::Signal { address, .. }) = effect(event)
+        {
+            effects.push(Effect::Reset { address });
+        }
+        effects.extend(self.writes_of_words(command));
+        let mut waits = std::mem::take(&mut self.waits);
+        if let Command::WaitSemaphores(_) = command {
+            waits.push(Awaited::Unknown);
+        }
+        let mut transfers = transfers.to_vec();
+        transfers.extend(read_by(command));
+        let told = role == Role::HostFunction
+            || launch != 0
+            || !transfers.is_empty()
+            || !effects.is_empty();
+        let appended = Appended { role, waits, effects, transfers, launch };
+        let number = match &self.to {
+            To::Immediate(list) => {
+                let (cell, value) = list.next();
+                let number = self.order.append(cell, value, &appended);
+                self.noted = Noted::Appended(cell, value, number);
+                number
+            }
+            To::Regular(list) => {
+                let recording = list.recording();
+                let number = self.order.number(key(&recording), &appended);
+                let signals = recording.signals();
+                self.noted = Noted::Recorded(key(&recording), number, appended, signals);
+                number
+            }
+        };
+        if told { number } else { 0 }
+    }
+
+    /// The command was appended, or not: the append has failed, or belongs to a graph.
+    pub(super) fn end(self, is_appended: bool) {
+        match self.noted {
+            Noted::Appended(cell, value, number) if !is_appended => {
+                self.order.withdraw(cell, value, number);
+            }
+            Noted::Recorded(key, number, appended, before) if is_appended => {
+                let To::Regular(list) = self.to else { return };
+                let after = list.recording().signals();
+                self.order.recorded(key, number, appended, (after != before).then_some(after));
+            }
+            _ => {}
+        }
+    }
+
+    /// What copies and fills do to words that events follow.
+    fn writes_of_words(&self, command: &Command<'_>) -> Vec<Effect> {
+        let (address, size, is_zero) = match *command {
+            Command::Fill { dst, size, pattern } => (dst, size, pattern.iter().all(|it| *it == 0)),
+            Command::Copy { dst, size, .. } => (dst, size, false),
+            _ => return Vec::new(),
+        };
+        let words = self.order.words_in(address, size).into_iter();
+        words
+            .map(|(address, needed)| match is_zero {
+                true => Effect::Reset { address },
+                false => Effect::Signal { address, amount: needed, needed },
+            })
+            .collect()
+    }
+}
+
+/// The effect of a signal of an event, if it has a word of its own.
+fn effect(event: &Event) -> Option<Effect> {
+    event.word().map(|(address, amount, needed)| Effect::Signal { address, amount, needed })
+}
+
+/// The memory that commands read before they run, other than copies.
+fn read_by(command: &Command<'_>) -> Option<Transfer> {
+    let (address, size) = match command {
+        Command::Launch(launch) => match launch.groups {
+            Groups::Indirect(address) => (address, 3 * size_of::<u32>()),
+            _ => return None,
+        },
+        Command::Launches { count, .. } => (*count, size_of::<u32>()),
+        _ => return None,
+    };
+    Some(Transfer::read(Rows::of(address, size as u64)))
+}
+
+/// The number by which the order knows a recording.
+pub(in crate::core) fn key(recording: &Arc<Recording>) -> usize {
+    Arc::as_ptr(recording).addr()
+}
+
+/// The executions that lists are about to begin.
+pub(in crate::core) fn executed(lists: &[&Regular]) -> Vec<Executed> {
+    let one = |list: &&Regular| {
+        let recording = list.recording();
+        Executed { recording: key(&recording), base: recording.next() }
+    };
+    lists.iter().map(one).collect()
+}
