@@ -130,6 +130,22 @@ ze_event_handle_t new_event(ze_event_pool_handle_t pool, uint32_t index)
     return event;
 }
 
+ze_event_handle_t counter_based_event(void)
+{
+    // Names that older headers lack; both kinds of lists, visible to the host.
+    ze_driver_handle_t this = driver;
+    ze_result_t (*create)(ze_context_handle_t, ze_device_handle_t, uint64_t *, uint64_t *, uint64_t,
+                          const ze_event_desc_t *, ze_event_handle_t *);
+    ze_event_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC,
+                            .signal = ZE_EVENT_SCOPE_FLAG_HOST,
+                            .wait = ZE_EVENT_SCOPE_FLAG_HOST};
+    ze_event_handle_t event;
+
+    must(zeDriverGetExtensionFunctionAddress(this, "zexCounterBasedEventCreate", (void **)&create));
+    must(create(context, device, NULL, NULL, 0, &desc, &event));
+    return event;
+}
+
 void finish(ze_command_list_handle_t list)
 {
     ze_event_pool_handle_t pool = new_pool(1);
@@ -176,15 +192,20 @@ static void read_module(const char *path)
     fclose(file);
 }
 
-static ze_command_list_handle_t immediate(ze_command_queue_mode_t mode)
+static ze_command_list_handle_t immediate(ze_command_queue_mode_t mode, ze_command_queue_flags_t flags)
 {
     ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
-                                    .flags = QUEUE_IN_ORDER,
+                                    .flags = flags,
                                     .mode = mode};
     ze_command_list_handle_t list;
 
     must(zeCommandListCreateImmediate(context, device, &desc, &list));
     return list;
+}
+
+ze_command_list_handle_t new_immediate(bool in_order)
+{
+    return immediate(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS, in_order ? QUEUE_IN_ORDER : 0);
 }
 
 static void begin(const char *kernels_file)
@@ -197,8 +218,8 @@ static void begin(const char *kernels_file)
     must(zeDeviceGet(driver, &one, &device));
     must(zeContextCreate(driver, &desc, &context));
     read_module(kernels_file);
-    synchronous = immediate(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
-    asynchronous = immediate(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+    synchronous = immediate(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS, QUEUE_IN_ORDER);
+    asynchronous = immediate(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS, QUEUE_IN_ORDER);
 }
 
 static void destroy_all_but_the_context(void)

@@ -63,8 +63,12 @@ ze_kernel_handle_t kernel_of(const char *name);
 // Records that the kernel was destroyed.
 void forget(ze_kernel_handle_t kernel);
 ze_command_list_handle_t regular_list(void);
+// An immediate list.
+ze_command_list_handle_t new_immediate(bool in_order);
 ze_command_queue_handle_t new_queue(void);
 ze_event_pool_handle_t new_pool(uint32_t events);
+// A counter-based event for both kinds of lists.
+ze_event_handle_t counter_based_event(void);
 ze_event_handle_t new_event(ze_event_pool_handle_t pool, uint32_t index);
 void finish(ze_command_list_handle_t list);
 void execute(ze_command_list_handle_t list);

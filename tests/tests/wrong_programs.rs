@@ -193,7 +193,10 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
                 Value::Null => &report["call"],
                 host => host,
             };
-            mistakes.push(places(call, &rule));
+            let mut all = places(call, &rule);
+            // It takes two calls.
+            all.extend(places(&report["other"], &rule));
+            mistakes.push(all);
         }
         let allocation = &report["memory"]["allocation"];
         calls.extend(places(&allocation["made"], "made"));
@@ -287,6 +290,16 @@ fn mistakes_in_functions_that_pointers_name_are_told() {
 #[test]
 fn memory_that_is_not_freed_is_told() {
     try_all("leaks", "leaks");
+}
+
+#[test]
+fn commands_that_nothing_orders_are_told() {
+    try_all("order", "races");
+}
+
+#[test]
+fn signals_and_resets_that_nothing_orders_are_told() {
+    try_all("sync", "sync");
 }
 
 #[test]

@@ -30,12 +30,14 @@ use crate::space::Space;
 pub mod calls;
 pub mod cells;
 mod collector;
+mod commands;
 mod describe;
 mod guarded;
 mod handles;
 mod history;
 mod kernels;
 mod launches;
+mod log;
 mod names;
 pub mod order;
 mod portable;
@@ -231,8 +233,8 @@ fn given_out(start: u64, size: u64, given: bool) {
 
 /// The device starts the command with this number, in the execution of a regular list with this base.
 pub fn started(command: u32, base: u64) {
-    if let Some(order) = get().and_then(Checks::order) {
-        order.started(command, base);
+    if let Some(checks) = get() {
+        checks.command_starts(command, base);
     }
 }
 

@@ -20,6 +20,7 @@
 //! | `TALLY_CHECK_SARIF` | file | the same as SARIF |
 //! | `TALLY_CHECK_SUPPRESSIONS` | files, with colons | mistakes that are not reported |
 //! | `TALLY_CHECK_EXITCODE` | 1 to 255 | the process's exit status if anything was found; default: the program's |
+//! | `TALLY_CHECK_LOG` | a file | for tests: a line for each appended command and each pair of commands that race |
 //! | `TALLY_CHECK_STACKS` | `1` | a report shows the program's stack at each call that it names |
 //!
 //! ## The device

@@ -59,6 +59,12 @@ pub fn host() -> Host {
     Host { thread, stack, caller: caller() }
 }
 
+/// The system's id of this thread.
+pub fn thread() -> i32 {
+    // SAFETY: the call takes no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
 /// Whether this thread is in an entry point.
 pub fn is_inside() -> bool {
     INSIDE.try_with(Cell::get).is_ok_and(|depth| depth != 0)

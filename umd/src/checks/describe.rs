@@ -70,6 +70,7 @@ impl Checks {
             item: Some(Item::of(record)),
             memory,
             call: self.launches.get(record.launch).map(|(call, _)| call),
+            other: None,
             host: None,
             notes: Vec::new(),
             count: 1,

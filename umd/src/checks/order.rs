@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::calls::{self, Call};
-use super::collector;
 use super::report::Rule;
 use super::transfers::Transfer;
+use super::{collector, log};
 
 mod clock;
 mod lists;
@@ -113,6 +113,8 @@ pub struct Appended {
     pub role: Role,
     /// Its wait list.
     pub waits: Vec<Awaited>,
+    /// Whether it signals an event.
+    pub signals: bool,
     /// What it does to events.
     pub effects: Vec<Effect>,
     /// The memory that it accesses, other than by kernels.
@@ -124,8 +126,11 @@ pub struct Appended {
 /// A command that has a number, which the device tells when it starts.
 struct Command {
     call: Call,
+    caller: u64,
     /// The call that made its list.
     list: u64,
+    in_order: bool,
+    signals: bool,
     role: Role,
     transfers: Arc<[Transfer]>,
     /// The executions that have not started, by the base of the CALL.
@@ -194,6 +199,12 @@ pub struct Named {
     pub list: u64,
     /// Its number, from 1, in the order of appends.
     pub number: u32,
+    /// The place of the program's call ([`calls::caller`]).
+    pub caller: u64,
+    /// Whether its list is in order.
+    pub in_order: bool,
+    /// Whether it signals an event.
+    pub signals: bool,
 }
 
 impl Order {
@@ -218,8 +229,9 @@ impl Order {
     pub fn named(&self, execution: Execution) -> Option<Named> {
         let state = self.state();
         let number = state.node(execution)?.command;
-        let Command { call, list, .. } = state.command(number)?;
-        Some(Named { call: call.clone(), list: *list, number })
+        let it = state.command(number)?;
+        let &Command { list, caller, in_order, signals, .. } = it;
+        Some(Named { call: it.call.clone(), list, number, caller, in_order, signals })
     }
 
     /// Notes that the device starts a command, in the execution of its list with this base.
@@ -288,20 +300,24 @@ impl State {
     }
 
     /// Adds a command that the current call appends; returns its number.
-    fn add_command(&mut self, list: u64, it: &Appended) -> u32 {
+    fn add_command(&mut self, (list, in_order): (u64, bool), it: &Appended) -> u32 {
         if self.commands.len() == REMEMBERED {
             self.commands.pop_front();
             self.commands_dropped += 1;
         }
         self.commands.push_back(Command {
             call: calls::current(),
+            caller: calls::caller(),
             list,
+            in_order,
+            signals: it.signals,
             role: it.role,
             transfers: it.transfers.as_slice().into(),
             coming: VecDeque::new(),
             current: Execution::NONE,
         });
         let number = self.commands_dropped + self.commands.len() as u32;
+        log::append(number, calls::thread());
         if it.launch != 0 {
             self.launches.insert(it.launch, number);
         }
@@ -369,7 +385,9 @@ impl State {
                 open.pop();
             } else if let Some(&earlier) = node.after.get(*next) {
                 *next += 1;
-                if self.node(earlier).is_some_and(|node| node.before.is_none()) && open.len() <= self.nodes.len() {
+                if self.node(earlier).is_some_and(|node| node.before.is_none())
+                    && open.len() <= self.nodes.len()
+                {
                     open.push((earlier, 0));
                 }
             } else {

@@ -33,6 +33,9 @@ pub struct Report {
     /// The call that appended the kernel, or the call that is the mistake itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
+    /// The call that appended the other command, if a mistake needs two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<Call>,
     /// The place where the program itself has accessed memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
@@ -302,6 +305,7 @@ impl Report {
             item: None,
             memory: None,
             call: Some(calls::current()),
+            other: None,
             host: None,
             notes: rule.source().map(str::to_owned).into_iter().collect(),
             count: 1,
@@ -338,6 +342,9 @@ impl Report {
                 (None, _) => "in",
             };
             write_call(&mut text, what, call);
+        }
+        if let Some(call) = &self.other {
+            write_call(&mut text, "the other one in", call);
         }
         if let Some(Host { thread, stack, .. }) = &self.host {
             let _ = writeln!(text, "  in thread {thread}");

@@ -78,6 +78,16 @@ impl Rows {
         self.height <= 1 && self.depth <= 1
     }
 
+    /// The ranges of bytes that it consists of: address and size.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let Self { address, width, height, depth, row_pitch, slice_pitch } = *self;
+        let is_row_whole = height <= 1 || row_pitch == width;
+        let (rows, size) = if is_row_whole { (1, width * height.max(1)) } else { (height, width) };
+        (0..depth).flat_map(move |z| {
+            (0..rows).map(move |y| (address + z * slice_pitch + y * row_pitch, size))
+        })
+    }
+
     /// Bytes from the first to the last one.
     fn span(&self) -> u64 {
         if self.width == 0 || self.height == 0 || self.depth == 0 {

@@ -9,8 +9,8 @@ use tally_ze::{
     ze_command_queue_priority_t, ze_result_t,
 };
 
-use crate::checks::{self, Checks};
 use crate::checks::order::Order;
+use crate::checks::{self, Checks};
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::graph::Membership;
@@ -119,7 +119,7 @@ impl List {
                 if let Some(order) = order().filter(|_| mutable.is_none()) {
                     let in_order = flags.contains(flag::ZE_COMMAND_LIST_FLAG_IN_ORDER);
                     let from = ordered::key(&list.recording());
-                    order.recording_begins(ordered::key(&copy.recording()), in_order, Some(from));
+                    order.recording_is_copied(ordered::key(&copy.recording()), in_order, from);
                 }
                 let mutable = mutable.as_ref().map(|it| Box::new(it.duplicate()));
                 let kind = ListKind::Regular(*flags, copy, mutable);
@@ -275,12 +275,17 @@ impl List {
                 let waits = &mut events.iter().copied().map(Ok);
                 let mut ordered = self.ordered(signal, &events);
                 let mut is_appended = false;
-                let used =
-                    checked::append(checks, command, launched, &mut ordered, |command, launched| {
+                let used = checked::append(
+                    checks,
+                    command,
+                    launched,
+                    &mut ordered,
+                    |command, launched| {
                         is_appended =
                             self.append_captured_or_outside(command, launched, signal, waits)?;
                         Ok(())
-                    });
+                    },
+                );
                 if let Some(ordered) = ordered {
                     ordered.end(is_appended);
                 }
@@ -299,11 +304,7 @@ impl List {
     }
 
     /// The append of a command, if the order of commands is followed.
-    fn ordered<'a>(
-        &'a self,
-        signal: Option<Signal<'a>>,
-        events: &[&Event],
-    ) -> Option<Ordered<'a>> {
+    fn ordered<'a>(&'a self, signal: Option<Signal<'a>>, events: &[&Event]) -> Option<Ordered<'a>> {
         let to = match &self.kind {
             ListKind::Immediate(_, list, _) => To::Immediate(list),
             ListKind::Regular(_, list, None) if !list.is_closed() => To::Regular(list),
@@ -452,11 +453,12 @@ impl List {
                 if let Some(mutable) = mutable {
                     mutable.clear();
                 }
+                let before = order().map(|_| ordered::key(&list.recording()));
                 list.reset()?;
                 if let Some(order) = order().filter(|_| mutable.is_none()) {
                     let in_order =
                         flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
-                    order.recording_begins(ordered::key(&list.recording()), in_order, None);
+                    order.recording_begins(ordered::key(&list.recording()), in_order, before);
                 }
                 Ok(())
             }

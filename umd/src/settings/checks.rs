@@ -27,6 +27,8 @@ pub struct Checks {
     pub suppressions: Vec<PathBuf>,
     /// `TALLY_CHECK_EXITCODE`.
     pub exit_code: Option<i32>,
+    /// `TALLY_CHECK_LOG`.
+    pub log: Option<PathBuf>,
     /// `TALLY_CHECK_STACKS`.
     pub stacks: bool,
 }
@@ -53,6 +55,7 @@ impl Checks {
             sarif: present("TALLY_CHECK_SARIF").map(PathBuf::from),
             suppressions: present("TALLY_CHECK_SUPPRESSIONS")
                 .map_or(Vec::new(), |files| std::env::split_paths(&files).collect()),
+            log: present("TALLY_CHECK_LOG").map(PathBuf::from),
             stacks: text("TALLY_CHECK_STACKS").is_some_and(|value| value == "1"),
             ..Self::default()
         };

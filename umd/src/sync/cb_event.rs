@@ -275,10 +275,9 @@ impl CbEvent {
         self.inner.with(|inner| match &inner.state {
             State::Never => None,
             State::Fixed(cell, value) => Some(Awaited::Counter { cell: cell.va(), value: *value }),
-            State::Recorded(Recorded { recording, k, .. }) => Some(Awaited::Recorded {
-                recording: Arc::as_ptr(recording).addr(),
-                signal: *k,
-            }),
+            State::Recorded(Recorded { recording, k, .. }) => {
+                Some(Awaited::Recorded { recording: Arc::as_ptr(recording).addr(), signal: *k })
+            }
             State::External(word) => {
                 Some(Awaited::Word { address: word.device, needed: word.value })
             }

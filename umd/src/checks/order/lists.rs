@@ -126,10 +126,26 @@ impl Order {
         }
     }
 
-    /// Notes a new recording, which the current call makes, or a copy of another one.
-    pub fn recording_begins(&self, recording: usize, in_order: bool, copy_of: Option<usize>) {
-        let maker = calls::current().number;
+    /// Notes a new recording of a list that the current call makes, or resets: `after`.
+    pub fn recording_begins(&self, recording: usize, in_order: bool, after: Option<usize>) {
+        self.recording_begins_as(recording, in_order, after, None);
+    }
+
+    /// Notes a new recording of a list that is a copy of another one.
+    pub fn recording_is_copied(&self, recording: usize, in_order: bool, from: usize) {
+        self.recording_begins_as(recording, in_order, None, Some(from));
+    }
+
+    fn recording_begins_as(
+        &self,
+        recording: usize,
+        in_order: bool,
+        after: Option<usize>,
+        copy_of: Option<usize>,
+    ) {
         let mut state = self.state();
+        let maker = after.and_then(|it| state.recordings.get(&it)).map(|it| it.maker);
+        let maker = maker.unwrap_or_else(|| calls::current().number);
         let items = copy_of.and_then(|from| state.recordings.get(&from)).map(|it| it.items.clone());
         let items = items.unwrap_or_default();
         let new = Recording { maker, in_order, items, ..Recording::default() };
@@ -142,7 +158,8 @@ impl Order {
     /// Adds a command of a regular list, before it is appended; returns its number. [`Order::recorded`] follows.
     pub fn number(&self, recording: usize, it: &Appended) -> u32 {
         let mut state = self.state();
-        let maker = state.recordings.get(&recording).map_or(0, |it| it.maker);
+        let maker =
+            state.recordings.get(&recording).map_or((0, false), |it| (it.maker, it.in_order));
         state.add_command(maker, it)
     }
 
@@ -160,7 +177,7 @@ impl Order {
     pub fn append(&self, cell: u64, value: u64, it: &Appended) -> u32 {
         let mut state = self.state();
         let Some(mut stream) = state.streams.remove(&cell) else { return 0 };
-        let number = state.add_command(stream.maker, it);
+        let number = state.add_command((stream.maker, stream.in_order), it);
         let execution = stream.submit(&mut state, number, it, &[]);
         state.note_value(cell, value, execution, stream.in_order);
         state.streams.insert(cell, stream);
@@ -197,12 +214,16 @@ impl Order {
             effects,
             transfers: Vec::new(),
             launch: 0,
+            signals: false,
         };
         let on_queue = waits.is_none();
         // On an out-of-order list neither holds up later commands.
-        let number = state.add_command(stream.maker, &of(Role::Plain, Vec::new(), Vec::new()));
+        let number = state
+            .add_command((stream.maker, stream.in_order), &of(Role::Plain, Vec::new(), Vec::new()));
         let entry = match waits {
-            Some(waits) => stream.submit(&mut state, number, &of(Role::Plain, waits, Vec::new()), &[]),
+            Some(waits) => {
+                stream.submit(&mut state, number, &of(Role::Plain, waits, Vec::new()), &[])
+            }
             None => Execution::NONE,
         };
         // What a barrier of an out-of-order list on a queue comes after.
@@ -252,9 +273,7 @@ impl Order {
     pub fn host_saw(&self, awaited: Awaited) {
         let mut state = self.state();
         let found = match awaited {
-            Awaited::Counter { cell, value } => {
-                state.at_value(cell, value).map(|it| vec![it])
-            }
+            Awaited::Counter { cell, value } => state.at_value(cell, value).map(|it| vec![it]),
             Awaited::Recorded { recording, signal } => {
                 state.latest(recording, signal).map(|it| vec![it])
             }
@@ -374,7 +393,9 @@ impl State {
         gate: &mut Execution,
         so_far: &[Execution],
     ) -> Vec<Execution> {
-        let Some(mut recording) = self.recordings.remove(&list.recording) else { return Vec::new() };
+        let Some(mut recording) = self.recordings.remove(&list.recording) else {
+            return Vec::new();
+        };
         let in_order = recording.in_order;
         let mut commands = Commands { gate: *gate, ..Commands::default() };
         // Nothing orders this execution after the one before, other than what the host has seen.

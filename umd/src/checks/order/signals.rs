@@ -3,8 +3,9 @@
 //! history is cut into epochs by resets, in the order of submission.
 
 use super::{Effect, Execution, Order, State};
-use crate::checks::collector;
+use crate::checks::commands::place_of;
 use crate::checks::report::Report;
+use crate::checks::{calls, collector};
 
 /// A rule of `sync` that two executions may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,8 @@ impl Order {
         state.free.push_back(chain);
         state.affect(execution, effect);
         state.host_saw(execution);
-        let claims = state.node_mut(execution).map_or(Vec::new(), |it| std::mem::take(&mut it.claims));
+        let claims =
+            state.node_mut(execution).map_or(Vec::new(), |it| std::mem::take(&mut it.claims));
         let broken: Vec<_> =
             claims.into_iter().filter(|claim| !state.ordered(claim.1, execution)).collect();
         drop(state);
@@ -95,15 +97,17 @@ impl Order {
             Broken::SignalAndReset => {
                 format!("{by} resets an event, and nothing orders a command's signal before that")
             }
-            Broken::Signals => format!("{by} signals an event that another command signals, and nothing orders them"),
+            Broken::Signals => format!(
+                "{by} signals an event that another command signals, and nothing orders them"
+            ),
         };
         let mut report = Report::of_call(broken.rule(), message);
+        let place = second.as_ref().map_or_else(calls::caller, |it| place_of(&first, it));
         if let Some(second) = second {
             report.call = Some(second.call);
         }
-        let what = if broken == Broken::Wait { "the wait" } else { "the other signal" };
-        report.notes.push(format!("{what} was appended by call {}, {}", first.call.number, first.call.function));
-        collector::add(report, None);
+        report.other = Some(first.call);
+        collector::add_of_caller(place, report);
     }
 }
 
@@ -158,8 +162,7 @@ impl State {
                 cell.waits.clone_from(&cell.open);
                 let signals = signals.into_iter().map(|it| (Broken::SignalAndReset, it.0));
                 let waits = waits.into_iter().map(|it| (Broken::Wait, it));
-                let claims: Vec<_> =
-                    waits.chain(signals).filter(|it| it.1 != execution).collect();
+                let claims: Vec<_> = waits.chain(signals).filter(|it| it.1 != execution).collect();
                 if let Some(node) = self.node_mut(execution) {
                     node.claims.extend(claims);
                 }
@@ -167,4 +170,3 @@ impl State {
         }
     }
 }
-

@@ -8,7 +8,7 @@ const EVENT: u64 = 0x9000;
 
 fn plain() -> Appended {
     let (waits, effects, transfers) = (Vec::new(), Vec::new(), Vec::new());
-    Appended { role: Role::Plain, waits, effects, transfers, launch: 0 }
+    Appended { role: Role::Plain, waits, effects, transfers, launch: 0, signals: false }
 }
 
 fn waiting(awaited: Awaited) -> Appended {

@@ -209,7 +209,10 @@ impl Graph {
 /// "Commands that do not append work (for example, event signal and wait operations) are allowed after
 /// the join operation".
 fn does_work(command: &Command<'_>) -> bool {
-    !matches!(command.itself(), Command::Wait | Command::Signal | Command::Reset(_) | Command::Barrier)
+    !matches!(
+        command.itself(),
+        Command::Wait | Command::Signal | Command::Reset(_) | Command::Barrier
+    )
 }
 
 impl State {

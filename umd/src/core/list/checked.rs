@@ -10,9 +10,9 @@ use tally_compiler_protocol::{ArgKind, KernelInfo};
 use tally_uapi::packet::Region;
 use tally_ze::ze_kernel_timestamp_result_t;
 
+use super::ordered::Ordered;
 use crate::checks::cells::Cells;
 use crate::checks::{Checks, Launching, Move, Rows, State, Transfer};
-use super::ordered::Ordered;
 use crate::core::kernel::Launched;
 use crate::error::Result;
 use crate::list::command::Command;

@@ -95,7 +95,8 @@ impl<'a> Ordered<'a> {
             || launch != 0
             || !transfers.is_empty()
             || !effects.is_empty();
-        let appended = Appended { role, waits, effects, transfers, launch };
+        let signals = self.signal.is_some();
+        let appended = Appended { role, signals, waits, effects, transfers, launch };
         let number = match &self.to {
             To::Immediate(list) => {
                 let (cell, value) = list.next();

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Races between commands: accesses of copies, fills and the like, and the sentence that says what would order two
+//! commands.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::cells::{Access, Raced, Who};
+use super::order::{Execution, Named, Started};
+use super::report::{Report, Rule};
+use super::transfers::{Rows, Transfer};
+use super::{Checks, collector, describe, log};
+
+impl Checks {
+    /// The device starts a command, in the execution of a regular list with this base: its accesses other than by
+    /// kernels take place.
+    pub(super) fn command_starts(&self, command: u32, base: u64) {
+        let Some(order) = &self.order else { return };
+        let Some(Started { execution, transfers }) = order.started(command, base) else { return };
+        for Transfer { to, from } in transfers.iter() {
+            let all = [(from, Access::Read), (to, Access::Write)];
+            for (rows, kind) in
+                all.into_iter().filter_map(|(rows, kind)| Some((rows.as_ref()?, kind)))
+            {
+                self.accesses(execution, rows, kind);
+            }
+        }
+    }
+
+    fn accesses(&self, execution: Execution, rows: &Rows, kind: Access) {
+        let (Some(order), Some(cells)) = (&self.order, &self.cells) else { return };
+        let mut found: Vec<Raced> = Vec::new();
+        for (address, size) in rows.pieces() {
+            let ask = |earlier, later| order.ordered(earlier, later);
+            for raced in cells.access(address, size, kind, execution, ask) {
+                if !found.iter().any(|it| is_same(&it.other, &raced.other)) {
+                    found.push(raced);
+                }
+            }
+        }
+        found.iter().for_each(|raced| self.tell_command_race(execution, kind, raced));
+    }
+
+    fn tell_command_race(&self, execution: Execution, kind: Access, raced: &Raced) {
+        let Some(order) = &self.order else { return };
+        let other = &raced.other;
+        let (Some(later), Some(earlier)) = (order.named(execution), order.named(other.execution))
+        else {
+            return;
+        };
+        log::race(earlier.number, later.number);
+        let verb = |writes| if writes { "writes" } else { "reads" };
+        let bytes = describe::bytes(raced.size);
+        let message = format!(
+            "a command {} {bytes} that another command {}, and nothing orders the two",
+            verb(kind == Access::Write),
+            verb(other.writes)
+        );
+        let epoch = self.history.epoch();
+        let (memory, _) = self.place(raced.address, raced.size, epoch);
+        let mut notes: Vec<String> = of_kernel(other).into_iter().collect();
+        notes.push(missing(&earlier, &later));
+        let report = Report {
+            memory,
+            call: Some(later.call.clone()),
+            other: Some(earlier.call.clone()),
+            notes,
+            ..Report::of_call(Rule::CommandRace, message)
+        };
+        collector::add_of_caller(place_of(&earlier, &later), report);
+    }
+}
+
+/// Whether two accesses are reported as one.
+fn is_same(a: &Who, b: &Who) -> bool {
+    a.execution == b.execution && a.writes == b.writes
+}
+
+/// The places of the program's calls, as a number.
+pub(super) fn place_of(earlier: &Named, later: &Named) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (earlier.caller, later.caller).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The place in a kernel of the other access.
+fn of_kernel(who: &Who) -> Option<String> {
+    let kernel = who.kernel.as_ref()?;
+    let place = kernel.site.and_then(|site| kernel.watched.sites.sites.get(site as usize));
+    let place = place.map(|site| describe::place(&kernel.watched, site).words());
+    let place = place.map_or(String::new(), |words| format!(", at {words}"));
+    let name = super::names::demangled(&kernel.watched.kernel);
+    Some(format!("the other one is kernel '{name}'{place}"))
+}
+
+/// What would order two commands.
+pub(super) fn missing(earlier: &Named, later: &Named) -> String {
+    let (a, b) = (earlier.call.number, later.call.number);
+    let list = |it: &Named| match it.list {
+        0 => "its list".to_owned(),
+        call => format!("the list that call {call} made"),
+    };
+    if a == b && earlier.list == later.list {
+        return format!(
+            "{} is executed again, and nothing orders the executions: the host has to wait for one before the next, or the list has to be in order",
+            list(later)
+        );
+    }
+    if earlier.list == later.list && !earlier.in_order {
+        return format!(
+            "{} is not in order: it needs a barrier between calls {a} and {b}, or call {b} a wait for an event that call {a} signals",
+            list(later)
+        );
+    }
+    let signals = if earlier.signals { "signals" } else { "would have to signal" };
+    format!(
+        "call {b}, in {}, needs a wait for an event that call {a}, in {}, {signals}",
+        list(later),
+        list(earlier)
+    )
+}
