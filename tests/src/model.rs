@@ -19,6 +19,8 @@
 //! - events that another process opens: `object`. Event pools that processes share need no rule: their
 //!   events are regular ones, whichever process signals them.
 //!
+//! Programs with races: [`Model::with_races`] takes a number of them, and [`Model::racing`] names them.
+//!
 //! Not in the model: memory scopes (every event and barrier is taken to make memory visible).
 
 mod cell;
@@ -45,6 +47,7 @@ use host::HostOrder;
 use memory::Access;
 use order::{Bond, Graph, Node, Work};
 use shared::Shared;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use times::{Reading, TimesOf};
@@ -115,6 +118,10 @@ struct Recorded {
     signal: Option<EventId>,
     /// The owner of the times that it reads.
     times: Option<TimesOf>,
+    /// The step that appends it.
+    step: usize,
+    /// Whether it is the beginning or the end of executions by an immediate list.
+    is_part: bool,
 }
 
 #[derive(Clone)]
@@ -135,6 +142,8 @@ struct Queue {
     /// little later than their events and fences: the specification does not say that a queue is idle
     /// as soon as its last event is signalled.
     retired: Vec<Node>,
+    /// The last barrier of an out-of-order list.
+    gate: Option<Node>,
 }
 
 #[derive(Clone, Copy)]
@@ -215,6 +224,12 @@ pub struct Model {
     accesses: Vec<(Cell, Access, Node)>,
     /// Pairs of accesses that need an order and have none yet.
     races: Vec<(Cell, Node, Node)>,
+    /// The number of pairs of commands that may race; none in a valid program.
+    most_races: usize,
+    /// Pairs of commands that race.
+    found_races: Vec<(Node, Node)>,
+    /// The commands, and the steps that append them.
+    origins: Vec<(Node, usize)>,
     future_waits: Vec<FutureWait>,
     /// Commands with a wait whose signal was not submitted yet, once for each such wait.
     pending: Vec<Node>,
@@ -235,6 +250,35 @@ impl Model {
             model.take(step).map_err(|refusal| (number, refusal))?;
         }
         Ok(model)
+    }
+
+    /// The state before the first step of a program in which up to this number of pairs of commands may race.
+    #[must_use]
+    pub fn with_races(most: usize) -> Model {
+        Model { most_races: most, ..Model::default() }
+    }
+
+    /// The state after all steps of a program, in which commands may race.
+    ///
+    /// # Errors
+    /// Those of [`Model::of`].
+    pub fn of_racing(program: &Program) -> Result<Model, (usize, Refusal)> {
+        let mut model = Model::with_races(usize::MAX);
+        for (number, step) in program.steps.iter().enumerate() {
+            model.take(step).map_err(|refusal| (number, refusal))?;
+        }
+        Ok(model)
+    }
+
+    /// The pairs of commands that race, by the steps that append them.
+    #[must_use]
+    pub fn racing(&self) -> BTreeSet<(usize, usize)> {
+        let step = |node| self.origins.iter().find(|it| it.0 == node).map(|it| it.1);
+        let steps = |&(first, second): &(Node, Node)| {
+            let (first, second) = (step(first)?, step(second)?);
+            Some((first.min(second), first.max(second)))
+        };
+        self.found_races.iter().filter_map(steps).collect()
     }
 
     /// The state after one more step.
@@ -274,6 +318,7 @@ impl Model {
                     engine: *engine,
                     commands: Vec::new(),
                     retired: Vec::new(),
+                    gate: None,
                 }));
                 expect_next(queue.0, self.queues.len())
             }

@@ -116,6 +116,8 @@ pub struct Driver {
     events: Names<EventId, Made>,
     /// The number of this program in the process.
     number: u64,
+    /// Whether no other process takes part.
+    alone: bool,
     /// The events that other processes may open.
     shared: Names<EventId, Shared>,
     /// The number of host calls on shared events so far: another process makes every second one, and
@@ -168,6 +170,7 @@ impl Driver {
             queues: Names::new(),
             events: Names::new(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            alone: false,
             shared: Names::new(),
             turns: AtomicU64::new(0),
             calls: Mutex::default(),
@@ -176,6 +179,13 @@ impl Driver {
             kinds: Names::new(),
             fences: Names::new(),
         }
+    }
+
+    /// One for programs in which no other process takes part.
+    pub fn alone() -> Self {
+        let mut driver = Self::new();
+        driver.alone = true;
+        driver
     }
 
     fn memory(&self) -> &Usm<u32> {
@@ -425,7 +435,9 @@ impl Backend for Driver {
     fn create_event(&self, name: EventId, kind: EventKind) -> Answered<()> {
         let way = name.0 % 3;
         let made = match kind {
-            EventKind::Regular if name.0 % 4 == 1 && can_share() => events::shared_event()?,
+            EventKind::Regular if name.0 % 4 == 1 && !self.alone && can_share() => {
+                events::shared_event()?
+            }
             EventKind::Regular => events::pool_event(None, ze_event_pool_flags_t::empty())?,
             EventKind::RegularTimed => events::regular_timed(name.0 % 2 == 1)?,
             EventKind::CounterBased => events::counter_based(way)?,

@@ -147,7 +147,8 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
     }
     if shadow.is_none() {
         wanted = KernelChecks { memory: false, init: false, ..wanted };
-    } else {
+    }
+    if shadow.is_some() || cells.is_some() {
         space.open(given_out);
     }
     let checks = Checks {

@@ -38,7 +38,9 @@ impl Model {
             Op::QueryTimes { event, .. } => Some(self.timed(event)?),
             _ => None,
         };
-        let recorded = Recorded { op: command.op, waits, signal: command.signal, times };
+        let step = self.steps.len() - 1;
+        let recorded =
+            Recorded { op: command.op, waits, signal: command.signal, times, step, is_part: false };
         match &self.lists[list.0].body {
             Body::Regular(recording) => self.record(*recording, recorded),
             Body::Immediate(stream) => {
@@ -94,21 +96,26 @@ impl Model {
             ListOrder::InOrder => Op::Barrier,
             ListOrder::OutOfOrder => Op::SignalEvent,
         };
-        let times = None;
+        let (times, step) = (None, self.steps.len() - 1);
         let (behind, last_execution, own) = (None, None, None);
         let place = Place { order: desc.order, call, behind, last_execution, own };
-        let entry =
-            self.submit(&mut stream, place, &Recorded { op, waits, signal: None, times })?;
-        let mut nodes = Vec::new();
+        let entry = self.submit(
+            &mut stream,
+            place,
+            &Recorded { op, waits, signal: None, times, step, is_part: true },
+        )?;
+        let (mut nodes, mut gate) = (Vec::new(), None);
         for (at, &executed) in lists.iter().enumerate() {
             if lists[..at].contains(&executed) {
                 return Err(Refusal::Misuse("a list twice in one call"));
             }
             let behind = nodes.last().copied().or(Some(entry));
-            nodes.extend(self.execute_list(executed, desc.engine, entry, behind)?);
+            let more = self.execute_list(executed, desc.engine, entry, behind)?;
+            self.order_barriers(executed, &more, &nodes, &mut gate);
+            nodes.extend(more);
         }
         let place = Place { call: self.retire(entry, &nodes), ..place };
-        let recorded = Recorded { op, waits: Vec::new(), signal, times };
+        let recorded = Recorded { op, waits: Vec::new(), signal, times, step, is_part: true };
         let node = self.submit(&mut stream, place, &recorded)?;
         self.spans.push((node, entry));
         let value = stream.commands.len();
@@ -279,7 +286,11 @@ impl Model {
                 if let Some(gate) = stream.gate {
                     self.graph.order(gate, node, Bond::Ordered);
                 }
-                if command.op == Op::Barrier && command.waits.is_empty() {
+                let after_all = command.op == Op::Barrier && command.waits.is_empty()
+                    || self.most_races != 0
+                        && !command.is_part
+                        && matches!(command.op, Op::SignalEvent | Op::ResetEvent(_));
+                if after_all {
                     for &earlier in &stream.commands {
                         self.graph.order(earlier, node, Bond::Ordered);
                     }
@@ -293,6 +304,7 @@ impl Model {
         if let (Op::QueryTimes { place, .. }, Some(times)) = (command.op, command.times) {
             self.read_times(node, place, times, (own, &stream.commands))?;
         }
+        self.origins.push((node, command.step));
         stream.commands.push(node);
         self.perform(node, Work::Command(command.op));
         // Words belong to the user: what was recorded with one stays even after its event is destroyed.
@@ -313,6 +325,40 @@ impl Model {
             self.signal_cell(cell, node)?;
         }
         Ok(node)
+    }
+
+    /// Where races are looked for, the barriers of out-of-order lists are taken to hold for their queue: "all
+    /// previous commands, enqueued on same command queue, must complete", and "all following commands" wait. So
+    /// are signals and resets of events to come after what was appended before them. The driver must not
+    /// call a race what a program may rely on; the model does not rely on it otherwise.
+    fn order_barriers(
+        &mut self,
+        list: ListId,
+        nodes: &[Node],
+        earlier: &[Node],
+        gate: &mut Option<Node>,
+    ) {
+        let Ok(id) = self.recording(list) else { return };
+        if self.most_races == 0 {
+            return;
+        }
+        let in_order = self.lists[list.0].desc.order == ListOrder::InOrder;
+        let recording = self.recordings[id.0].clone();
+        let first_gate = *gate;
+        for (&node, command) in nodes.iter().zip(&recording.commands) {
+            if let Some(gate) = first_gate {
+                self.graph.order(gate, node, Bond::Ordered);
+            }
+            if in_order || command.op != Op::Barrier {
+                continue;
+            }
+            if command.waits.is_empty() {
+                for &earlier in earlier {
+                    self.graph.order(earlier, node, Bond::Ordered);
+                }
+            }
+            *gate = Some(node);
+        }
     }
 
     /// A command behind those before it in its list or queue, and, in an in-order list, after them.
@@ -406,6 +452,9 @@ impl Model {
             let Queue { engine, ref commands, .. } = *self.queue(queue)?;
             let behind = commands.last().copied();
             let nodes = self.execute_list(list, engine, call, behind)?;
+            let Queue { ref commands, mut gate, .. } = *self.queues[queue.0].clone();
+            self.order_barriers(list, &nodes, commands, &mut gate);
+            self.queues[queue.0].gate = gate;
             self.queues[queue.0].commands.extend(nodes);
         }
         if let Some(fence) = fence {

@@ -101,7 +101,13 @@ impl Model {
                     || to_second.contains(node)
             };
             if !self.pending.iter().any(waits) {
-                return Err(Refusal::Race(cell));
+                let is_command = |node| matches!(self.graph.work(node), Work::Command(_));
+                let may = is_command(first) && is_command(second);
+                if !may || self.found_races.len() >= self.most_races {
+                    return Err(Refusal::Race(cell));
+                }
+                self.found_races.push((first, second));
+                continue;
             }
             open.push((cell, first, second));
         }

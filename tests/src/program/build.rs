@@ -112,13 +112,23 @@ pub struct Builder {
     steps: Vec<Rc<Step>>,
     /// Places for times that are in use.
     places: usize,
+    /// Whether it has only what an observer of the driver's calls can follow.
+    is_followed: bool,
 }
 
 impl Builder {
     /// An empty program of up to this many host threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Builder { threads: threads.max(1), model: Model::default(), steps: Vec::new(), places: 0 }
+        let (model, steps) = (Model::default(), Vec::new());
+        Builder { threads: threads.max(1), model, steps, places: 0, is_followed: false }
+    }
+
+    /// An empty program of one host thread, in which up to this number of pairs of commands may race. Everything
+    /// that orders its commands goes through calls of the driver, and does not depend on time.
+    #[must_use]
+    pub fn with_races(most: usize) -> Self {
+        Builder { model: Model::with_races(most), is_followed: true, ..Builder::new(1) }
     }
 
     /// Adds the steps of an intent, or none if no valid program can have them.
@@ -197,6 +207,23 @@ impl Builder {
 
     fn apply(&mut self, intent: &Intent) -> Option<()> {
         let thread = usize::from(intent.thread) % self.threads;
+        let cannot_follow = matches!(
+            intent.verb,
+            Verb::HostCall
+                | Verb::Query
+                | Verb::Times
+                | Verb::Address
+                | Verb::Share
+                | Verb::CloneList
+                | Verb::Increment
+                | Verb::SetWord
+                | Verb::Rearm
+                | Verb::Read
+                | Verb::Write
+        );
+        if self.is_followed && cannot_follow {
+            return None;
+        }
         match intent.verb {
             Verb::Work
             | Verb::HostCall
@@ -399,6 +426,7 @@ impl Builder {
         let kind = match selector >> 4 {
             15.. => EventKind::RegularTimed,
             12.. => EventKind::Regular,
+            9..=11 if self.is_followed => EventKind::CounterBased,
             11 => EventKind::External,
             10 => EventKind::Aggregated { increments: 2 },
             9 => EventKind::Aggregated { increments: MAX_INCREMENTS },
@@ -519,6 +547,9 @@ impl Builder {
                 _ => (shared(turn), source),
             };
             let op = match intent.detail % 8 {
+                // Kernels do not tell their accesses yet.
+                0..=3 if self.is_followed => Op::Copy { dst, src },
+                4 if self.is_followed => Op::Fill { dst, value },
                 _ if intent.verb == Verb::HostCall => Op::HostCall { dst, add: value },
                 0..=3 => Op::Mix { dst, src, add: value },
                 4 => Op::Add { dst, add: value },

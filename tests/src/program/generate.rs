@@ -5,9 +5,9 @@
 //! [builder](super::build) turns any such list into a valid program. So a shrunk case, with fewer
 //! intents and smaller numbers, is valid too, and unused objects disappear.
 
-use super::Program;
 use super::build::{Builder, Intent, Verb};
 use super::shrink::minimise;
+use super::{Action, Program};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -50,6 +50,23 @@ pub fn build(threads: usize, intents: &[Intent]) -> Program {
         builder.add(intent);
     }
     builder.finish()
+}
+
+/// The program of a seed in which commands may race ([`Builder::with_races`]): a quarter have no race.
+#[must_use]
+pub fn with_races(seed: u64) -> Program {
+    let shape = Shape { threads: 1, ..Shape::default() };
+    let intents = vec(intent(), 1..=shape.intents);
+    let tree = intents.new_tree(&mut runner(seed, 1));
+    let intents = tree.expect("the strategy rejects nothing").current();
+    let mut builder = Builder::with_races(usize::try_from(seed % 4 * 3).unwrap_or(0));
+    for intent in &intents {
+        builder.add(intent);
+    }
+    let mut program = builder.finish();
+    // What the host reads depends on the race.
+    program.steps.retain(|step| !matches!(step.action, Action::Read(_)));
+    program
 }
 
 /// The program of a seed: always the same one, for this version of the generator.

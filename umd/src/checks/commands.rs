@@ -3,6 +3,7 @@
 //! commands.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
 
 use super::cells::{Access, Raced, Who};
 use super::order::{Execution, Named, Started};
@@ -16,6 +17,9 @@ impl Checks {
     pub(super) fn command_starts(&self, command: u32, base: u64) {
         let Some(order) = &self.order else { return };
         let Some(Started { execution, transfers }) = order.started(command, base) else { return };
+        // Of two commands at the same time, one sees the other.
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         for Transfer { to, from } in transfers.iter() {
             let all = [(from, Access::Read), (to, Access::Write)];
             for (rows, kind) in

@@ -111,7 +111,9 @@ pub enum Role {
 pub struct Appended {
     /// Its place in the order.
     pub role: Role,
-    /// Its wait list.
+    /// Whether it has a wait list.
+    pub has_waits: bool,
+    /// What it waits for: events that are complete for good are not among it.
     pub waits: Vec<Awaited>,
     /// Whether it signals an event.
     pub signals: bool,

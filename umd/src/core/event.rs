@@ -8,6 +8,7 @@ use tally_ze::{
     ze_event_counter_based_flags_t, ze_event_desc_t, ze_event_pool_flags_t, ze_event_pool_handle_t,
 };
 
+use crate::checks::{self, Checks};
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
@@ -104,6 +105,11 @@ impl Pool {
             }
             None => EventKind::Regular(self.places.place(desc.index)?),
         };
+        if let (EventKind::Regular(place), Some(order)) =
+            (&kind, checks::get().and_then(Checks::order))
+        {
+            order.word_begins(place.cell().va(), 1, false);
+        }
         Ok(Event::new(&self.shared, kind, traits, Some(self.places.clone())))
     }
 

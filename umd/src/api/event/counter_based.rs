@@ -13,7 +13,7 @@ use tally_ze::*;
 
 use super::low_power;
 use crate::api::{Call, Out, api};
-use crate::checks;
+use crate::checks::{self, Checks};
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle;
@@ -275,6 +275,10 @@ fn following(shared: &Arc<Shared>, words: Words, traits: Traits) -> Result<ze_ev
     if words.external.is_some() || words.aggregate.is_some() {
         // The driver does not see the writes to the words, nor the writes that they signal.
         vm.make_all_coherent()?;
+    }
+    if let Some(order) = checks::get().and_then(Checks::order) {
+        let all = words.external.iter().chain(words.aggregate.iter().map(|it| &it.0));
+        all.for_each(|word| order.word_begins(word.device, word.value, true));
     }
     let event = match words {
         Words { external: None, aggregate: None } => CbEvent::completed(),

@@ -37,6 +37,7 @@ pub(super) struct Recording {
 struct Item {
     number: u32,
     role: Role,
+    has_waits: bool,
     waits: Vec<Awaited>,
     effects: Vec<Effect>,
     /// The number of its signal; `None`: it has none.
@@ -165,10 +166,10 @@ impl Order {
 
     /// Notes that a command was appended to a regular list. `signal`: the number of its signal, if it has one.
     pub fn recorded(&self, recording: usize, number: u32, it: Appended, signal: Option<u32>) {
-        let Appended { role, waits, effects, .. } = it;
+        let Appended { role, has_waits, waits, effects, .. } = it;
         let mut state = self.state();
         if let Some(recording) = state.recordings.get_mut(&recording) {
-            recording.items.push(Item { number, role, waits, effects, signal });
+            recording.items.push(Item { number, role, has_waits, waits, effects, signal });
         }
     }
 
@@ -210,6 +211,7 @@ impl Order {
         let Some(mut stream) = state.streams.remove(&cell) else { return };
         let of = |role, waits, effects| Appended {
             role,
+            has_waits: false,
             waits,
             effects,
             transfers: Vec::new(),
@@ -229,7 +231,8 @@ impl Order {
         // What a barrier of an out-of-order list on a queue comes after.
         let mut so_far: Vec<Execution> =
             if on_queue { stream.commands.since.clone() } else { Vec::new() };
-        let mut ends = Vec::new();
+        // Lists may be empty.
+        let mut ends = vec![entry];
         let mut gate = if on_queue { stream.commands.gate } else { Execution::NONE };
         for list in lists {
             let last = state.execute(list, entry, &mut gate, &so_far);
@@ -314,7 +317,7 @@ impl Stream {
             }
             self.commands.since = vec![execution];
         } else {
-            self.commands.order(state, execution, it.role, !it.waits.is_empty());
+            self.commands.order(state, execution, it.role, it.has_waits);
         }
         it.waits.iter().for_each(|&awaited| state.wait(execution, awaited));
         it.effects.iter().for_each(|&effect| state.affect(execution, effect));
@@ -417,11 +420,10 @@ impl State {
                 self.order(last, execution);
                 last = execution;
             } else {
-                let has_waits = !item.waits.is_empty();
-                if item.role == Role::Barrier && !has_waits {
+                if item.role == Role::Barrier && !item.has_waits {
                     so_far.iter().for_each(|&it| self.order(it, execution));
                 }
-                commands.order(self, execution, item.role, has_waits);
+                commands.order(self, execution, item.role, item.has_waits);
                 if item.role == Role::Barrier {
                     *gate = execution;
                 }

@@ -21,6 +21,8 @@ pub(super) enum Broken {
 /// The word of an event, since its last reset.
 #[derive(Default)]
 pub(super) struct Cell {
+    /// Whether it is the user's word, which the host and kernels can write as well.
+    is_users: bool,
     /// The value at which the event is complete.
     needed: u64,
     signals: Vec<(Execution, u64)>,
@@ -53,9 +55,10 @@ impl Cell {
 }
 
 impl Order {
-    /// Notes a new event with this word, which is 0, and is complete from `needed` on.
-    pub fn word_begins(&self, address: u64, needed: u64) {
-        self.state().cells.insert(address, Cell { needed, ..Cell::default() });
+    /// Notes a new event with this word, which is complete from `needed` on. `is_users`: the word is the user's, and
+    /// others write it, too.
+    pub fn word_begins(&self, address: u64, needed: u64, is_users: bool) {
+        self.state().cells.insert(address, Cell { is_users, needed, ..Cell::default() });
     }
 
     /// The words of events in a range of memory, and the values at which their events are complete.
@@ -116,12 +119,17 @@ impl State {
         let cell = self.cells.entry(address).or_default();
         cell.needed = needed;
         cell.waits.push(execution);
+        let is_users = cell.is_users;
         match cell.completed() {
             Some(signals) => signals.into_iter().for_each(|it| self.order(it, execution)),
             None => {
                 cell.open.push(execution);
                 self.open(execution);
             }
+        }
+        // Others may have signalled it.
+        if is_users {
+            self.open(execution);
         }
     }
 

@@ -8,11 +8,19 @@ const EVENT: u64 = 0x9000;
 
 fn plain() -> Appended {
     let (waits, effects, transfers) = (Vec::new(), Vec::new(), Vec::new());
-    Appended { role: Role::Plain, waits, effects, transfers, launch: 0, signals: false }
+    Appended {
+        role: Role::Plain,
+        has_waits: false,
+        waits,
+        effects,
+        transfers,
+        launch: 0,
+        signals: false,
+    }
 }
 
 fn waiting(awaited: Awaited) -> Appended {
-    Appended { waits: vec![awaited], ..plain() }
+    Appended { has_waits: true, waits: vec![awaited], ..plain() }
 }
 
 fn with(effect: Effect) -> Appended {

@@ -25,6 +25,7 @@ pub(super) struct Ordered<'a> {
     order: &'static Order,
     to: To<'a>,
     signal: Option<Signal<'a>>,
+    has_waits: bool,
     waits: Vec<Awaited>,
     noted: Noted,
 }
@@ -52,7 +53,8 @@ impl<'a> Ordered<'a> {
         let is_own = |it: &Awaited| matches!(it, Awaited::Recorded { recording, .. } if Some(*recording) == own);
         // A list's own order is sufficient.
         let waits = events.iter().filter_map(|it| it.awaited()).filter(|it| !is_own(it)).collect();
-        Self { order, to, signal, waits, noted: Noted::Nothing }
+        let has_waits = !events.is_empty();
+        Self { order, to, signal, has_waits, waits, noted: Noted::Nothing }
     }
 
     /// Adds the command. Returns its number if the device has to tell when it starts, and else 0. `launch`: the
@@ -96,7 +98,8 @@ impl<'a> Ordered<'a> {
             || !transfers.is_empty()
             || !effects.is_empty();
         let signals = self.signal.is_some();
-        let appended = Appended { role, signals, waits, effects, transfers, launch };
+        let has_waits = self.has_waits;
+        let appended = Appended { role, has_waits, signals, waits, effects, transfers, launch };
         let number = match &self.to {
             To::Immediate(list) => {
                 let (cell, value) = list.next();

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random programs in which commands race, by the model, and what the driver's checks say of them: a program with
+//! races has a report, and each report is a race of the model.
+//!
+//! TALLY_PROGRAMS and TALLY_SEED set the number of programs and the first one. TALLY_RACES_LOG names a folder for
+//! the checks' log.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tally_tests::model::Model;
+use tally_tests::program::generate::with_races;
+use tally_tests::program::run::{Mismatch, run_serially};
+use tally_tests::program::{Action, Program};
+use tally_tests::ze_backend::Driver;
+
+/// The environment variable of the checks' log.
+const LOG: &str = "TALLY_CHECK_LOG";
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+}
+
+/// The driver tells the races of random programs, and nothing else.
+#[test]
+fn the_driver_tells_the_races_of_the_model() {
+    let folder = env::var_os("TALLY_RACES_LOG").map_or_else(env::temp_dir, PathBuf::from);
+    let log = folder.join(format!("tally-races-{}", std::process::id()));
+    let output = Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", "programs", "--ignored", "--nocapture"])
+        .envs([("TALLY_CHECK", "races,sync"), ("TALLY_LANE", "embedded")])
+        .env(LOG, &log)
+        .output()
+        .expect("it starts");
+    let _ = fs::remove_file(&log);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, shown) = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "{shown}\n{said}");
+    println!("{}", shown.lines().find(|it| it.contains("pairs told")).unwrap_or_default());
+    let mistakes: Vec<&str> = said.lines().filter(|it| it.starts_with("tally: sync")).collect();
+    assert!(mistakes.is_empty(), "valid uses of events: {mistakes:?}");
+}
+
+/// The lines that the checks have added to their log.
+struct Log {
+    path: PathBuf,
+    read: usize,
+    /// Number of commands so far.
+    commands: usize,
+}
+
+/// A race, by the numbers of the two commands in their program.
+type Pair = (usize, usize);
+
+impl Log {
+    /// The number of commands since the last call, and the races.
+    fn take(&mut self) -> (usize, BTreeSet<Pair>) {
+        let text = fs::read_to_string(&self.path).expect("the checks write it");
+        let new = &text[self.read..];
+        self.read = text.len();
+        let (first, mut races) = (self.commands, BTreeSet::new());
+        for line in new.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<usize>().expect("a number");
+            match words[0] {
+                "append" => self.commands += 1,
+                _ => {
+                    let (one, two) = (number(1) - 1 - first, number(2) - 1 - first);
+                    races.insert((one.min(two), one.max(two)));
+                }
+            }
+        }
+        (self.commands - first, races)
+    }
+}
+
+/// The steps that are commands to the checks, in their order.
+fn commands(program: &Program) -> Vec<usize> {
+    let is = |action: &Action| {
+        matches!(action, Action::Append(..) | Action::AppendLists { .. } | Action::Execute { .. })
+    };
+    (0..program.steps.len()).filter(|&step| is(&program.steps[step].action)).collect()
+}
+
+fn check(program: &Program, log: &mut Log) -> Result<BTreeSet<Pair>, String> {
+    let model = Model::of_racing(program).map_err(|(step, it)| format!("step {step}: {it}"))?;
+    let expected = model.expected().map_err(|refusal| refusal.to_string())?;
+    match run_serially(program, &expected, &Driver::alone()) {
+        // With races the memory may hold anything.
+        Ok(()) | Err(Mismatch::Memory { .. }) => {}
+        Err(mismatch) => return Err(mismatch.to_string()),
+    }
+    let (count, found) = log.take();
+    let steps = commands(program);
+    if count != steps.len() {
+        return Err(format!("{count} commands instead of {}", steps.len()));
+    }
+    let found: BTreeSet<Pair> =
+        found.into_iter().map(|(one, two)| (steps[one], steps[two])).collect();
+    let racing = model.racing();
+    if let Some(pair) = found.difference(&racing).next() {
+        return Err(format!("{pair:?} is no race; the model has {racing:?}"));
+    }
+    if found.is_empty() && !racing.is_empty() {
+        return Err(format!("none of the races was told: {racing:?}"));
+    }
+    Ok(found)
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn programs() {
+    let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
+    let path = PathBuf::from(env::var_os(LOG).expect("the parent sets it"));
+    let mut log = Log { path, read: 0, commands: 0 };
+    let (mut racing, mut told) = (0, 0);
+    for case in 0..cases {
+        let number = seed.wrapping_mul(1 << 32).wrapping_add(case);
+        let program = with_races(number);
+        match check(&program, &mut log) {
+            Ok(found) => {
+                racing += u64::from(!found.is_empty());
+                told += found.len();
+            }
+            Err(reason) => panic!("program {case} of the seed {seed}: {reason}\n{program}"),
+        }
+    }
+    println!("{cases} programs, {racing} with races, {told} pairs told");
+    assert!(cases < 100 || racing > cases / 10, "{racing} of {cases} programs have races");
+}
