@@ -56,6 +56,7 @@
 //! | `TALLY_CACHE` | `0` | no kernels are kept on disk; default: they are |
 //! | `TALLY_CACHE_DIR` | folder | where they are kept; default: `tally/kernels` in `XDG_CACHE_HOME`, else in `~/.cache` |
 //! | `TALLY_CACHE_MAX` | MiB | about how much is kept; what was not used for the longest time makes room. Default 1024 |
+//! | `TALLY_CPU` | `x86-64`, `x86-64-v2`, `x86-64-v3`, `x86-64-v4` | kernels are built for every processor of this level, so that native binaries and the cache serve other machines; default: for the processor at hand. A level above it is ignored |
 //! | `TALLY_COMPILER_MEMORY` | MiB | address space of the compiler process; default 8192 |
 //! | `TALLY_COMPILER_TIME` | seconds | processor time of one build, for each processor; default 120 |
 //! | `TALLY_LANES` | 1, 8, 16, 32 | work-items of a vector; 1 means no widening. Default: the compiler chooses ([compiler/README.md](../compiler/README.md)) |
@@ -69,6 +70,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+use tally_compiler_protocol::TargetCpu;
 
 use crate::identity::{self, Identity};
 
@@ -136,6 +139,8 @@ pub struct Settings {
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
     pub reservation: Option<u64>,
+    /// `TALLY_CPU`.
+    pub cpu: Option<TargetCpu>,
     /// `TALLY_CACHE` is 0.
     pub no_cache: bool,
     /// `TALLY_CACHE_DIR`, or the folder for it that the user's environment implies.
@@ -219,6 +224,14 @@ impl Settings {
                     complaints.push(format!("TALLY_DEVICE_AS: {value:?} is none of {known}"));
                 }
                 found
+            }),
+            cpu: present("TALLY_CPU").and_then(|value| {
+                let cpu = TargetCpu::of_level(&value.to_string_lossy());
+                if cpu.is_none() {
+                    let levels = TargetCpu::LEVELS.join(", ");
+                    complaints.push(format!("TALLY_CPU: {value:?} is none of {levels}"));
+                }
+                cpu
             }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
@@ -352,6 +365,14 @@ mod tests {
         assert_eq!(folder(&[home, ("TALLY_CACHE_DIR", "/x")]), Some("/x".into()));
         assert_eq!(folder(&[("HOME", "")]), None);
         assert!(read(&[("TALLY_CACHE", "0")]).no_cache && !read(&[("TALLY_CACHE", "1")]).no_cache);
+    }
+
+    #[test]
+    fn a_processor_is_one_of_the_levels() {
+        let cpu = read(&[("TALLY_CPU", "x86-64-v2")]).cpu.expect("there is such a level");
+        assert_eq!((cpu.name.as_str(), cpu.features.as_str()), ("x86-64-v2", ""));
+        let settings = read(&[("TALLY_CPU", "haswell")]);
+        assert_eq!((settings.cpu, settings.complaints.len()), (None, 1));
     }
 
     #[test]

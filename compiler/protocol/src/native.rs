@@ -188,7 +188,12 @@ impl NativeModule {
 
 impl TargetCpu {
     /// The levels of x86-64, ascending.
-    const LEVELS: [&str; 4] = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"];
+    pub const LEVELS: [&str; 4] = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"];
+
+    /// Any processor of one of the [levels](Self::LEVELS), with the features that all of them have.
+    pub fn of_level(name: &str) -> Option<Self> {
+        Self::LEVELS.contains(&name).then(|| Self { name: name.into(), features: String::new() })
+    }
 
     fn level(&self) -> Option<usize> {
         let name = if self.name.is_empty() { Self::LEVELS[0] } else { &self.name };

@@ -39,15 +39,17 @@ fn a_stride_counts_on_the_side_of_global_memory() {
     // elements from src to dst. The src_stride is the stride in elements for each gentype element
     // read from src. The dst_stride is the stride in elements for each gentype element written to
     // dst."
-    for (n, stride, items) in [(50_usize, 3_usize, 16_u32), (7, 1, 32), (33, 5, 10), (3, 2, 8)] {
-        let input: Vec<i16> = (0..n * stride.max(2) + 2).map(|i| (i * 7 % 61) as i16).collect();
-        let mut expected = vec![-1_i16; n * stride];
-        for i in 0..if n > 3 { n } else { 0 } {
-            let product = input[i].wrapping_mul(input[2 * i + 1]);
-            expected[i * stride] = input[i * stride].wrapping_add(product);
-        }
-        each("strided", |kernel| {
-            let (mut out, mut input) = (vec![-1_i16; n * stride], input.clone());
+    let sizes = [(50_usize, 3_usize, 16_u32), (7, 1, 32), (33, 5, 10), (3, 2, 8)];
+    each("strided", |kernel| {
+        for (n, stride, items) in sizes {
+            let mut input: Vec<i16> =
+                (0..n * stride.max(2) + 2).map(|i| (i * 7 % 61) as i16).collect();
+            let mut expected = vec![-1_i16; n * stride];
+            for i in 0..if n > 3 { n } else { 0 } {
+                let product = input[i].wrapping_mul(input[2 * i + 1]);
+                expected[i * stride] = input[i * stride].wrapping_add(product);
+            }
+            let mut out = vec![-1_i16; n * stride];
             let args = vec![
                 buffer(&mut out),
                 buffer(&mut input),
@@ -57,6 +59,6 @@ fn a_stride_counts_on_the_side_of_global_memory() {
             ];
             kernel.run(Grid::line(items.into(), items), args);
             assert_eq!(out, expected, "{n} elements {stride} apart by {items} items");
-        });
-    }
+        }
+    });
 }

@@ -57,7 +57,15 @@ impl Gpu {
         let target = ask_bytes(&*backend, query::TARGET)?;
         let mut words = target.split(|&byte| byte == 0).map(String::from_utf8_lossy);
         let mut word = || words.next().unwrap_or_default().into_owned();
-        let target = TargetCpu { name: word(), features: word() };
+        let own = TargetCpu { name: word(), features: word() };
+        let fits = |level: &TargetCpu| match level.missing_on(&own) {
+            Some(missing) => {
+                log::warn!("TALLY_CPU: the device's processor lacks {missing}");
+                false
+            }
+            None => true,
+        };
+        let target = settings.cpu.clone().filter(fits).unwrap_or(own);
         let (vm, devices) = (Mutex::default(), OnceLock::new());
         let gpu = Self { backend, info, engines, target, space, vm, devices };
         let clock = gpu.clock()?;
