@@ -48,32 +48,32 @@ fn the_driver_tells_the_races_of_the_model() {
 struct Log {
     path: PathBuf,
     read: usize,
-    /// Number of commands so far.
-    commands: usize,
 }
 
 /// A race, by the numbers of the two commands in their program.
 type Pair = (usize, usize);
 
 impl Log {
-    /// The number of commands since the last call, and the races.
+    /// The commands since the last call, and the races.
     fn take(&mut self) -> (usize, BTreeSet<Pair>) {
         let text = fs::read_to_string(&self.path).expect("the checks write it");
         let new = &text[self.read..];
         self.read = text.len();
-        let (first, mut races) = (self.commands, BTreeSet::new());
+        let (mut commands, mut races) = (Vec::new(), BTreeSet::new());
         for line in new.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let number = |at: usize| words[at].parse::<usize>().expect("a number");
             match words[0] {
-                "append" => self.commands += 1,
+                "append" => commands.push(number(1)),
                 _ => {
-                    let (one, two) = (number(1) - 1 - first, number(2) - 1 - first);
+                    let place = |number| commands.iter().position(|it| *it == number);
+                    let places = place(number(1)).zip(place(number(2)));
+                    let (one, two) = places.expect("commands of this program");
                     races.insert((one.min(two), one.max(two)));
                 }
             }
         }
-        (self.commands - first, races)
+        (commands.len(), races)
     }
 }
 
@@ -115,7 +115,7 @@ fn check(program: &Program, log: &mut Log) -> Result<BTreeSet<Pair>, String> {
 fn programs() {
     let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
     let path = PathBuf::from(env::var_os(LOG).expect("the parent sets it"));
-    let mut log = Log { path, read: 0, commands: 0 };
+    let mut log = Log { path, read: 0 };
     let (mut racing, mut told) = (0, 0);
     for case in 0..cases {
         let number = seed.wrapping_mul(1 << 32).wrapping_add(case);

@@ -12,7 +12,7 @@
 //! A wait for what only others know (another process, a word that the host writes) orders after everything that
 //! has started by then. That hides races, and invents none.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::calls::{self, Call};
@@ -134,6 +134,8 @@ struct Command {
     in_order: bool,
     signals: bool,
     role: Role,
+    /// Whether copies of its list have it, too: then its number does not tell which of them is meant.
+    is_shared: bool,
     transfers: Arc<[Transfer]>,
     /// The executions that have not started, by the base of the CALL.
     coming: VecDeque<(u64, Execution)>,
@@ -152,7 +154,8 @@ struct Node {
     open: u32,
     /// What is complete when it starts.
     before: Option<Arc<Clock>>,
-    /// What has to be complete when it starts.
+    has_started: bool,
+    /// What has to be complete when it starts, or to start when it is complete.
     claims: Vec<(Broken, Execution)>,
 }
 
@@ -239,7 +242,7 @@ impl Order {
     /// Notes that the device starts a command, in the execution of its list with this base.
     pub fn started(&self, command: u32, base: u64) -> Option<Started> {
         let mut state = self.state();
-        let it = state.command_mut(command)?;
+        let it = state.command_mut(command).filter(|it| !it.is_shared)?;
         let (role, transfers) = (it.role, it.transfers.clone());
         while it.coming.front().is_some_and(|coming| coming.0 < base) {
             it.coming.pop_front();
@@ -249,16 +252,14 @@ impl Order {
         let before = state.clock(execution);
         let node = state.node_mut(execution)?;
         let (chain, tick) = (node.chain, node.tick);
-        let claims = std::mem::take(&mut node.claims);
         state.started.add(chain, tick);
         if role == Role::HostFunction {
             join(&mut state.host, &before);
         }
-        let broken: Vec<_> =
-            claims.into_iter().filter(|claim| !state.ordered(claim.1, execution)).collect();
+        let broken = state.broken(execution);
         drop(state);
-        for (rule, earlier) in broken {
-            self.tell_broken(rule, earlier, Some(execution));
+        for (rule, other) in broken {
+            self.tell_broken(rule, other, execution);
         }
         Some(Started { execution, transfers })
     }
@@ -314,12 +315,15 @@ impl State {
             in_order,
             signals: it.signals,
             role: it.role,
+            is_shared: false,
             transfers: it.transfers.as_slice().into(),
             coming: VecDeque::new(),
             current: Execution::NONE,
         });
         let number = self.commands_dropped + self.commands.len() as u32;
-        log::append(number, calls::thread());
+        if list != 0 {
+            log::append(number, calls::thread());
+        }
         if it.launch != 0 {
             self.launches.insert(it.launch, number);
         }
@@ -344,6 +348,7 @@ impl State {
             after,
             open: 0,
             before: None,
+            has_started: false,
             claims,
         });
         let execution = Execution(self.dropped + self.nodes.len() as u32);
@@ -377,28 +382,33 @@ impl State {
 
     /// What is complete when an execution starts that has started, or is complete.
     fn clock(&mut self, execution: Execution) -> Arc<Clock> {
-        let mut open = vec![(execution, 0)];
-        while let Some((it, next)) = open.last_mut() {
-            let Some(node) = self.node(*it) else {
-                open.pop();
+        // The path, with the number of predecessors that were looked at.
+        let mut path = vec![(execution, 0)];
+        let mut is_on_path = HashSet::from([execution]);
+        while let Some((it, next)) = path.last_mut() {
+            let it = *it;
+            let Some(node) = self.node(it).filter(|node| node.before.is_none()) else {
+                is_on_path.remove(&it);
+                path.pop();
                 continue;
             };
-            if node.before.is_some() {
-                open.pop();
-            } else if let Some(&earlier) = node.after.get(*next) {
+            if let Some(&earlier) = node.after.get(*next) {
                 *next += 1;
-                if self.node(earlier).is_some_and(|node| node.before.is_none())
-                    && open.len() <= self.nodes.len()
-                {
-                    open.push((earlier, 0));
+                if self.node(earlier).is_none_or(|node| node.before.is_some()) {
+                    continue;
                 }
-            } else {
-                let it = *it;
-                let before = self.gather(it);
-                if let Some(node) = self.node_mut(it) {
-                    node.before = Some(before);
+                if is_on_path.insert(earlier) {
+                    path.push((earlier, 0));
+                } else if let Some(node) = self.node_mut(it) {
+                    // Threads have submitted signals of one event in another order than that of the signals, so
+                    // it is not known which one ended the wait.
+                    node.open += 1;
                 }
-                open.pop();
+                continue;
+            }
+            let before = self.gather(it);
+            if let Some(node) = self.node_mut(it) {
+                node.before = Some(before);
             }
         }
         self.node(execution).and_then(|node| node.before.clone()).unwrap_or_default()
@@ -461,7 +471,7 @@ impl Broken {
     fn rule(self) -> Rule {
         match self {
             Self::Wait => Rule::ResetInUse,
-            Self::SignalAndReset | Self::Signals => Rule::SignalRace,
+            Self::SignalAndReset | Self::Signals(_) => Rule::SignalRace,
         }
     }
 }

@@ -82,7 +82,8 @@ impl Rows {
     pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let Self { address, width, height, depth, row_pitch, slice_pitch } = *self;
         let is_row_whole = height <= 1 || row_pitch == width;
-        let (rows, size) = if is_row_whole { (1, width * height.max(1)) } else { (height, width) };
+        let (rows, size) =
+            if is_row_whole { (height.min(1), width * height) } else { (height, width) };
         (0..depth).flat_map(move |z| {
             (0..rows).map(move |y| (address + z * slice_pitch + y * row_pitch, size))
         })

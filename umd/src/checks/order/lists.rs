@@ -149,6 +149,12 @@ impl Order {
         let maker = maker.unwrap_or_else(|| calls::current().number);
         let items = copy_of.and_then(|from| state.recordings.get(&from)).map(|it| it.items.clone());
         let items = items.unwrap_or_default();
+        for item in &items {
+            if let Some(command) = state.command_mut(item.number) {
+                command.is_shared = true;
+                command.current = Execution::NONE;
+            }
+        }
         let new = Recording { maker, in_order, items, ..Recording::default() };
         if let Some(mut old) = state.recordings.insert(recording, new) {
             state.free.extend(old.chain);
@@ -281,6 +287,10 @@ impl Order {
                 state.latest(recording, signal).map(|it| vec![it])
             }
             Awaited::Word { address, .. } => {
+                // Others may have signalled the user's word.
+                if state.cells.get(&address).is_some_and(|it| it.is_users) {
+                    state.host_saw_something();
+                }
                 state.cells.get(&address).and_then(super::Cell::completed)
             }
             Awaited::Unknown => None,
@@ -383,6 +393,10 @@ impl State {
     pub(super) fn fulfil(&mut self, execution: Execution, earlier: &[Execution]) {
         if let Some(node) = self.node_mut(execution) {
             node.open = node.open.saturating_sub(1);
+            // It was asked for too early.
+            if !node.has_started {
+                node.before = None;
+            }
             node.after.extend(earlier.iter().filter(|&&it| it != execution));
         }
     }

@@ -2,10 +2,10 @@
 //! Events with a word of their own: regular ones, and those whose signals add to a word of the user's. Their
 //! history is cut into epochs by resets, in the order of submission.
 
-use super::{Effect, Execution, Order, State};
+use super::{Appended, Effect, Execution, Named, Order, Role, State};
+use crate::checks::collector;
 use crate::checks::commands::place_of;
 use crate::checks::report::Report;
-use crate::checks::{calls, collector};
 
 /// A rule of `sync` that two executions may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,21 +14,36 @@ pub(super) enum Broken {
     Wait,
     /// A signal, and a reset that comes after it or not.
     SignalAndReset,
-    /// Two signals.
-    Signals,
+    /// Two signals of the event with this word, of which neither comes after another one.
+    Signals(u64),
 }
 
 /// The word of an event, since its last reset.
 #[derive(Default)]
 pub(super) struct Cell {
     /// Whether it is the user's word, which the host and kernels can write as well.
-    is_users: bool,
+    pub(super) is_users: bool,
     /// The value at which the event is complete.
     needed: u64,
     signals: Vec<(Execution, u64)>,
     waits: Vec<Execution>,
     /// Those of the waits whose signals are not submitted.
     open: Vec<Execution>,
+}
+
+impl Appended {
+    /// What a call of the host does to an event, as a command.
+    fn of_host() -> Self {
+        Self {
+            role: Role::Plain,
+            has_waits: false,
+            waits: Vec::new(),
+            signals: false,
+            effects: Vec::new(),
+            transfers: Vec::new(),
+            launch: 0,
+        }
+    }
 }
 
 impl Cell {
@@ -72,49 +87,76 @@ impl Order {
     pub fn host_affects(&self, effect: Effect) {
         let mut state = self.state();
         let chain = state.take_chain();
-        let execution = state.add_node(0, 0, chain);
+        let number = state.add_command((0, false), &Appended::of_host());
+        let execution = state.add_node(number, 0, chain);
         state.free.push_back(chain);
         state.affect(execution, effect);
+        if let Some(node) = state.node(execution) {
+            let (chain, tick) = (node.chain, node.tick);
+            state.started.add(chain, tick);
+        }
         state.host_saw(execution);
-        let claims =
-            state.node_mut(execution).map_or(Vec::new(), |it| std::mem::take(&mut it.claims));
-        let broken: Vec<_> =
-            claims.into_iter().filter(|claim| !state.ordered(claim.1, execution)).collect();
+        let broken = state.broken(execution);
         drop(state);
-        for (rule, earlier) in broken {
-            self.tell_broken(rule, earlier, None);
+        for (rule, other) in broken {
+            self.tell_broken(rule, other, execution);
         }
     }
 
-    /// Reports two uses of an event that nothing orders. `later`: `None` for the current call of the host.
-    pub(super) fn tell_broken(&self, broken: Broken, earlier: Execution, later: Option<Execution>) {
-        let (first, second) = (self.named(earlier), later.map(|it| self.named(it)));
-        // The host's own signals and resets have no command, and are ordered.
-        let (Some(first), Some(second)) = (first, second.map_or(Some(None), |it| it.map(Some)))
-        else {
+    /// Reports two uses of an event that nothing orders.
+    pub(super) fn tell_broken(&self, broken: Broken, other: Execution, execution: Execution) {
+        let (Some(first), Some(second)) = (self.named(other), self.named(execution)) else {
             return;
         };
-        let by = if second.is_some() { "a command" } else { "the host" };
+        let who = |it: &Named| if it.list == 0 { "the host" } else { "a command" };
+        let (one, two) = (who(&first), who(&second));
         let message = match broken {
-            Broken::Wait => format!("{by} resets an event while a command may still wait for it"),
+            Broken::Wait => format!("{two} resets an event while {one} may still wait for it"),
             Broken::SignalAndReset => {
-                format!("{by} resets an event, and nothing orders a command's signal before that")
+                format!("{two} and {one} signal and reset an event, and nothing orders the two")
             }
-            Broken::Signals => format!(
-                "{by} signals an event that another command signals, and nothing orders them"
-            ),
+            Broken::Signals(_) => {
+                format!("{two} and {one} signal the same event, and nothing orders the two")
+            }
         };
-        let mut report = Report::of_call(broken.rule(), message);
-        let place = second.as_ref().map_or_else(calls::caller, |it| place_of(&first, it));
-        if let Some(second) = second {
-            report.call = Some(second.call);
-        }
-        report.other = Some(first.call);
-        collector::add_of_caller(place, report);
+        let report = Report {
+            call: Some(second.call.clone()),
+            other: Some(first.call.clone()),
+            ..Report::of_call(broken.rule(), message)
+        };
+        collector::add_of_caller(place_of(&first, &second), report);
     }
 }
 
 impl State {
+    /// The claims of an execution that starts now and do not hold. Of two signals, the order may be the other one:
+    /// then the one that starts later decides.
+    pub(super) fn broken(&mut self, execution: Execution) -> Vec<(Broken, Execution)> {
+        let Some(node) = self.node_mut(execution) else { return Vec::new() };
+        node.has_started = true;
+        let mut broken = Vec::new();
+        for (rule, other) in std::mem::take(&mut node.claims) {
+            if self.ordered(other, execution) || self.is_signalled_before(rule, other, execution) {
+                continue;
+            }
+            match self.node_mut(other) {
+                Some(node) if rule != Broken::Wait && !node.has_started => {
+                    node.claims.push((rule, execution));
+                }
+                _ => broken.push((rule, other)),
+            }
+        }
+        broken
+    }
+
+    /// Whether a third signal comes before both, so that they change nothing.
+    fn is_signalled_before(&mut self, rule: Broken, one: Execution, two: Execution) -> bool {
+        let Broken::Signals(address) = rule else { return false };
+        let signals = self.cells.get(&address).map_or(Vec::new(), |it| it.signals.clone());
+        let mut others = signals.into_iter().map(|it| it.0).filter(|&it| it != one && it != two);
+        others.any(|it| self.ordered(it, one) && self.ordered(it, two))
+    }
+
     pub(super) fn wait_for_word(&mut self, execution: Execution, address: u64, needed: u64) {
         let cell = self.cells.entry(address).or_default();
         cell.needed = needed;
@@ -139,12 +181,16 @@ impl State {
             Effect::Signal { address, amount, needed } => {
                 let cell = self.cells.entry(address).or_default();
                 cell.needed = needed;
-                let before = cell.completed();
+                // Another signal has to come first.
+                if cell.open.contains(&execution) {
+                    return;
+                }
+                let (before, is_users) = (cell.completed(), cell.is_users);
                 cell.signals.push((execution, amount));
                 match before {
                     // A second signal of a regular event.
-                    Some(signals) if needed == 1 => {
-                        let claims = signals.into_iter().map(|it| (Broken::Signals, it));
+                    Some(signals) if !is_users => {
+                        let claims = signals.into_iter().map(|it| (Broken::Signals(address), it));
                         let claims: Vec<_> = claims.filter(|it| it.1 != execution).collect();
                         if let Some(node) = self.node_mut(execution) {
                             node.claims.extend(claims);

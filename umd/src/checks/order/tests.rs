@@ -263,21 +263,23 @@ fn a_long_list_takes_no_deep_stack() {
     assert!(order.ordered(Execution(1), last));
 }
 
-/// The claims of `sync` that do not hold when a command starts.
-fn broken(order: &Order, number: u32) -> usize {
-    let state = order.state();
-    let execution = state.command(number).and_then(|it| it.coming.front()).expect("it comes").1;
-    let claims = state.node(execution).expect("it is known").claims.clone();
-    drop(state);
-    start(order, number);
-    claims.into_iter().filter(|it| !order.ordered(it.1, execution)).count()
+/// Starts commands; the claims of `sync` that did not hold.
+fn broken(order: &Order, numbers: &[u32]) -> Vec<Broken> {
+    let mut all = Vec::new();
+    for &number in numbers {
+        let mut state = order.state();
+        let command = state.command_mut(number).expect("it was appended");
+        let (_, execution) = command.coming.pop_front().expect("it comes");
+        all.extend(state.broken(execution).into_iter().map(|it| it.0));
+    }
+    all
 }
 
 #[test]
 fn a_reset_comes_after_the_signal_and_the_waits() {
     for waits in [false, true] {
         let order = two_lists(true);
-        order.append(A, 1, &with(SIGNAL));
+        let signal = order.append(A, 1, &with(SIGNAL));
         let waiter = order.append(B, 1, &waiting(WORD));
         let reset = Appended { effects: vec![Effect::Reset { address: EVENT }], ..plain() };
         let reset = match waits {
@@ -285,17 +287,55 @@ fn a_reset_comes_after_the_signal_and_the_waits() {
             false => reset,
         };
         let reset = order.append(A, 2, &reset);
-        start(&order, waiter);
-        assert_eq!(broken(&order, reset), usize::from(!waits));
+        let wanted: &[Broken] = if waits { &[] } else { &[Broken::Wait] };
+        assert_eq!(broken(&order, &[signal, waiter, reset]), wanted);
     }
 }
 
 #[test]
 fn two_signals_of_one_event_are_ordered() {
     let order = two_lists(true);
-    order.append(A, 1, &with(SIGNAL));
+    let first = order.append(A, 1, &with(SIGNAL));
     let same = order.append(A, 2, &with(SIGNAL));
     let other = order.append(B, 1, &with(SIGNAL));
-    assert_eq!(broken(&order, same), 0);
-    assert_eq!(broken(&order, other), 1);
+    assert!(broken(&order, &[first, same]).is_empty());
+    assert_eq!(broken(&order, &[other]), [Broken::Signals(EVENT)]);
+}
+
+/// Of two signals the one that starts later decides.
+#[test]
+fn a_signal_of_the_host_may_come_first() {
+    let order = two_lists(true);
+    let first = order.append(A, 1, &with(SIGNAL));
+    order.host_affects(SIGNAL);
+    assert_eq!(broken(&order, &[first]), [Broken::Signals(EVENT)]);
+}
+
+/// The signals are submitted in another order than that which a wait gives them.
+#[test]
+fn a_signal_may_be_submitted_before_the_one_that_it_waits_for() {
+    let order = two_lists(true);
+    let later = order.append(A, 1, &Appended { effects: vec![SIGNAL], ..waiting(WORD) });
+    let first = order.append(B, 1, &with(SIGNAL));
+    let waiter = order.append(B, 2, &waiting(WORD));
+    assert!(broken(&order, &[first, later, waiter]).is_empty());
+    assert!(order.ordered(Execution(2), Execution(1)));
+}
+
+/// Two threads submit signals of one event in another order than that of the signals.
+#[test]
+fn signals_that_are_submitted_in_the_wrong_order_make_no_circle() {
+    const OTHER: u64 = 0xa000;
+    let order = two_lists(true);
+    order.stream_begins(QUEUE, true);
+    let other = Awaited::Word { address: OTHER, needed: 1 };
+    let second = order.append(A, 1, &Appended { effects: vec![SIGNAL], ..waiting(other) });
+    let between = Effect::Signal { address: OTHER, amount: 1, needed: 1 };
+    let between = order.append(B, 1, &Appended { effects: vec![between], ..waiting(WORD) });
+    let first = order.append(QUEUE, 1, &with(SIGNAL));
+    assert!(broken(&order, &[first]).is_empty());
+    let first = Execution(3);
+    order.state().started.add(2, 1);
+    let [between, second] = [between, second].map(|it| start(&order, it));
+    assert!(order.ordered(first, between) && order.ordered(between, second));
 }

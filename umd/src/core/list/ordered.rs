@@ -86,12 +86,15 @@ impl<'a> Ordered<'a> {
         {
             effects.push(Effect::Reset { address });
         }
-        effects.extend(self.writes_of_words(command));
+        let words = self.writes_of_words(command);
+        let is_word = !words.is_empty();
+        effects.extend(words);
         let mut waits = std::mem::take(&mut self.waits);
         if let Command::WaitSemaphores(_) = command {
             waits.push(Awaited::Unknown);
         }
-        let mut transfers = transfers.to_vec();
+        // The write of a word that events follow is a signal, and no access.
+        let mut transfers = if is_word { Vec::new() } else { transfers.to_vec() };
         transfers.extend(read_by(command));
         let told = role == Role::HostFunction
             || launch != 0
@@ -133,13 +136,16 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// What copies and fills do to words that events follow.
+    /// What copies and fills of one word do to words that events follow.
     fn writes_of_words(&self, command: &Command<'_>) -> Vec<Effect> {
         let (address, size, is_zero) = match *command {
             Command::Fill { dst, size, pattern } => (dst, size, pattern.iter().all(|it| *it == 0)),
             Command::Copy { dst, size, .. } => (dst, size, false),
             _ => return Vec::new(),
         };
+        if size > 8 {
+            return Vec::new();
+        }
         let words = self.order.words_in(address, size).into_iter();
         words
             .map(|(address, needed)| match is_zero {
