@@ -105,6 +105,7 @@ fn start(mailbox: &'static Mailbox) -> io::Result<Arc<Engine>> {
         reset_time: Duration::from_millis(u64::from(number(&setup.reset_ms))),
         confined: Some(confined),
         group_memory: None,
+        numbers: None,
         chaos: (number(&setup.chaos) != 0).then(|| setup.seed.load(Ordering::Relaxed)),
     };
     let device = Device::new(config, Arc::new(Voice(&mailbox.to_hub))).map_err(io::Error::other)?;
