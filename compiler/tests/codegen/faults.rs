@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use tally_compiler::ir::{AtomicOp, BinaryOp, CompareOp, ConvertOp, Module, Op};
 
-use crate::diff::{Groups, Mismatch, Program, Run, compare_with, difference_of, interpreted, shrink};
+use crate::diff::{
+    Groups, Mismatch, Program, Run, compare_with, difference_of, interpreted, shrink,
+};
 use crate::harness::{Kernel, targets};
 
 /// The seeds of the programs.
