@@ -20,7 +20,10 @@ pub(crate) struct Quota {
 
 impl Quota {
     fn new(limit: u64) -> Self {
-        Self { limit, used: Atomic::new(0) }
+        Self {
+            limit,
+            used: Atomic::new(0),
+        }
     }
 
     /// The most that may be used.
@@ -40,7 +43,10 @@ impl Quota {
     fn take(&self, amount: u64) -> Result {
         let mut used = self.used.load(Relaxed);
         loop {
-            let sum = used.checked_add(amount).filter(|&sum| sum <= self.limit).ok_or(ENOSPC)?;
+            let sum = used
+                .checked_add(amount)
+                .filter(|&sum| sum <= self.limit)
+                .ok_or(ENOSPC)?;
             match self.used.cmpxchg(used, sum, Full) {
                 Ok(_) => return Ok(()),
                 Err(now) => used = now,
@@ -68,14 +74,29 @@ pub(crate) struct Amount {
     pub(crate) waits: u64,
 }
 
-const NOTHING: Amount = Amount { bytes: 0, buffers: 0, kernel: 0, waits: 0 };
+const NOTHING: Amount = Amount {
+    bytes: 0,
+    buffers: 0,
+    kernel: 0,
+    waits: 0,
+};
 
 /// The quota that one mapping consumes: for the mapping itself, and for the object that keeps its memory.
-pub(crate) const MAPPING: Amount = Amount { kernel: 256, ..NOTHING };
+pub(crate) const MAPPING: Amount = Amount {
+    kernel: 256,
+    ..NOTHING
+};
 /// The quota that a command with a page of extents consumes until it is answered.
-pub(crate) const EXTENTS: Amount = Amount { kernel: PAGE_SIZE + 512, ..NOTHING };
+pub(crate) const EXTENTS: Amount = Amount {
+    kernel: PAGE_SIZE + 512,
+    ..NOTHING
+};
 /// The quota that a wait without a thread, with 64 entries, consumes.
-pub(crate) const WAIT: Amount = Amount { kernel: 8 << 10, waits: 1, ..NOTHING };
+pub(crate) const WAIT: Amount = Amount {
+    kernel: 8 << 10,
+    waits: 1,
+    ..NOTHING
+};
 
 /// The most waits without a thread: of the device, and of one user.
 const WAITS: (u64, u64) = (4096, 1024);
@@ -104,7 +125,9 @@ impl Account {
 
     fn take(&self, amount: Amount) -> Result {
         self.bytes.take(amount.bytes)?;
-        self.buffers.take(amount.buffers).inspect_err(|_| self.bytes.give(amount.bytes))?;
+        self.buffers
+            .take(amount.buffers)
+            .inspect_err(|_| self.bytes.give(amount.bytes))?;
         self.kernel.take(amount.kernel).inspect_err(|_| {
             self.bytes.give(amount.bytes);
             self.buffers.give(amount.buffers);
@@ -178,8 +201,16 @@ impl Accounts {
         // The kernel's own limit of open files is one for each 10 KiB of memory.
         let buffers = machine::memory_bytes() / (20 << 10);
         let kernel = machine::memory_bytes() / 16;
-        let all = Account::new(Amount { bytes, buffers, kernel, waits: WAITS.0 });
-        Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
+        let all = Account::new(Amount {
+            bytes,
+            buffers,
+            kernel,
+            waits: WAITS.0,
+        });
+        Arc::pin_init(
+            pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }),
+            GFP_KERNEL,
+        )
     }
 
     /// The device's account, in which everything counts.
@@ -203,7 +234,14 @@ impl Accounts {
             kernel: user.account.kernel.limit,
             waits: user.account.waits.limit,
         });
-        Ok(Arc::new(Client { own, user, all: self.clone() }, GFP_KERNEL_ACCOUNT)?)
+        Ok(Arc::new(
+            Client {
+                own,
+                user,
+                all: self.clone(),
+            },
+            GFP_KERNEL_ACCOUNT,
+        )?)
     }
 
     /// Bytes that a user may use.
@@ -257,7 +295,14 @@ impl Accounts {
             kernel: self.user_kernel(),
             waits: WAITS.1,
         });
-        let user = Arc::new(User { id, clients: Atomic::new(1), account }, GFP_KERNEL)?;
+        let user = Arc::new(
+            User {
+                id,
+                clients: Atomic::new(1),
+                account,
+            },
+            GFP_KERNEL,
+        )?;
         users.push(user.clone(), GFP_KERNEL)?;
         Ok(user)
     }
@@ -289,12 +334,17 @@ impl Charge {
     pub(crate) fn take(client: &Arc<Client>, amount: Amount) -> Result<Self> {
         let Client { own, user, all } = &**client;
         own.take(amount)?;
-        user.account.take(amount).inspect_err(|_| own.give(amount))?;
+        user.account
+            .take(amount)
+            .inspect_err(|_| own.give(amount))?;
         all.all.take(amount).inspect_err(|_| {
             user.account.give(amount);
             own.give(amount);
         })?;
-        Ok(Self { client: client.clone(), amount })
+        Ok(Self {
+            client: client.clone(),
+            amount,
+        })
     }
 
     /// Its bytes in buffers or NULL mappings.
@@ -318,13 +368,23 @@ mod tests {
 
     /// Some bytes and buffers.
     fn of(bytes: u64, buffers: u64) -> Amount {
-        Amount { bytes, buffers, ..NOTHING }
+        Amount {
+            bytes,
+            buffers,
+            ..NOTHING
+        }
     }
 
     /// Accounts with room for 12 pages, 6 buffers and 8 mappings in all.
     fn accounts() -> Result<Arc<Accounts>> {
-        let all = Account::new(Amount { kernel: 8 * MAPPING.kernel, ..of(12 * PAGE_SIZE, 6) });
-        Arc::pin_init(pin_init!(Accounts { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
+        let all = Account::new(Amount {
+            kernel: 8 * MAPPING.kernel,
+            ..of(12 * PAGE_SIZE, 6)
+        });
+        Arc::pin_init(
+            pin_init!(Accounts { all, users <- new_mutex!(KVVec::new()) }),
+            GFP_KERNEL,
+        )
     }
 
     /// "ENOSPC: there is not as much left."
@@ -382,7 +442,10 @@ mod tests {
             held.push(charge, GFP_KERNEL)?;
         }
         assert_eq!(held.len() as u64, accounts.user_kernel() / MAPPING.kernel);
-        let both = Amount { kernel: 1, ..of(PAGE_SIZE, 1) };
+        let both = Amount {
+            kernel: 1,
+            ..of(PAGE_SIZE, 1)
+        };
         assert_eq!(Charge::take(&client, both).err(), Some(ENOSPC));
         assert_eq!((client.used(), accounts.all.buffers.used()), (0, 0));
         assert!(Charge::take(&other, MAPPING).is_ok());
@@ -398,7 +461,10 @@ mod tests {
         let held = Charge::take(&client, of(limit, 1))?;
         drop(client);
         drop(accounts.open(2)?);
-        assert_eq!(Charge::take(&accounts.open(1)?, of(PAGE_SIZE, 1)).err(), Some(ENOSPC));
+        assert_eq!(
+            Charge::take(&accounts.open(1)?, of(PAGE_SIZE, 1)).err(),
+            Some(ENOSPC)
+        );
         drop(held);
         assert!(Charge::take(&accounts.open(1)?, of(PAGE_SIZE, 1)).is_ok());
         Ok(())

@@ -111,7 +111,8 @@ impl Admin {
     /// Gives the device the next command of a lane, unless it still has one of that lane.
     fn give(&self, inner: &mut Inner, transport: &dyn Transport, slot: usize) {
         if let Some(command) = inner.lanes.start(slot, inner.tail, monotonic_ns()) {
-            self.commands.write((inner.tail % ENTRIES) as usize, command);
+            self.commands
+                .write((inner.tail % ENTRIES) as usize, command);
             inner.tail = inner.tail.wrapping_add(1);
             // The register write is ordered after the command's; under the lock, so that
             // tails arrive in order.
@@ -144,15 +145,31 @@ impl Admin {
     ) -> bool {
         let mut left = false;
         while let Some((answered, answer)) = self.next_answered(transport) {
-            let Answered { call, command, keep, key, place } = answered;
+            let Answered {
+                call,
+                command,
+                keep,
+                key,
+                place,
+            } = answered;
             if command.opcode == op::VM_DESTROY {
                 ended(command.vm);
             }
             let quiet = keep.answered(state, &answer);
-            let Some(keep) = call.end(Ok(answer), keep, quiet) else { continue };
+            let Some(keep) = call.end(Ok(answer), keep, quiet) else {
+                continue;
+            };
             if is_heavy(&keep) {
                 left = true;
-                state.leave(place.into_node(key, Sent { call, command, keep, quiet }));
+                state.leave(place.into_node(
+                    key,
+                    Sent {
+                        call,
+                        command,
+                        keep,
+                        quiet,
+                    },
+                ));
             } else {
                 keep.settle(state, quiet);
             }
@@ -165,7 +182,10 @@ impl Admin {
         if inner.phase != Phase::Running {
             return None;
         }
-        let (slot, _) = inner.lanes.out().find(|&(slot, number)| self.is_answered(slot, number))?;
+        let (slot, _) = inner
+            .lanes
+            .out()
+            .find(|&(slot, number)| self.is_answered(slot, number))?;
         let answer = self.answers.read(slot)?;
         let answered = inner.lanes.finish(slot)?;
         self.give(&mut inner, transport, slot);
@@ -173,7 +193,9 @@ impl Admin {
     }
 
     fn is_answered(&self, slot: usize, number: u32) -> bool {
-        let Some(answer) = self.answers.at(slot) else { return false };
+        let Some(answer) = self.answers.at(slot) else {
+            return false;
+        };
         // SAFETY: the answer lives as long as the ring, and its sequence is aligned
         // and written whole.
         let sequence =
@@ -183,7 +205,11 @@ impl Admin {
 
     /// A slot whose command the device has had since before `since_ns`. Each command is reported once.
     pub(crate) fn overdue(&self, since_ns: i64) -> Option<u32> {
-        self.inner.lock().lanes.overdue(since_ns).map(|slot| slot as u32)
+        self.inner
+            .lock()
+            .lanes
+            .overdue(since_ns)
+            .map(|slot| slot as u32)
     }
 
     /// Ends the calls of a VM with EIO. The resources that they keep stay until the answers arrive.
@@ -212,9 +238,15 @@ impl Admin {
 
     /// After [`Self::stop`]: the reset is over; `quiet` if the device confirmed it.
     pub(crate) fn stopped(&self, state: &State, quiet: bool) {
-        self.inner.lock().phase = if quiet { Phase::Stopped } else { Phase::Quarantined };
+        self.inner.lock().phase = if quiet {
+            Phase::Stopped
+        } else {
+            Phase::Quarantined
+        };
         loop {
-            let Some(keep) = self.inner.lock().lanes.take() else { break };
+            let Some(keep) = self.inner.lock().lanes.take() else {
+                break;
+            };
             keep.settle(state, quiet);
         }
     }
@@ -222,12 +254,23 @@ impl Admin {
 
 /// A command of this opcode for a VM.
 pub(crate) fn vm_command(opcode: u32, vm: u32, args: [u64; 6]) -> Command {
-    Command { opcode, vm, args, ..Command::default() }
+    Command {
+        opcode,
+        vm,
+        args,
+        ..Command::default()
+    }
 }
 
 /// A command of this opcode for a queue.
 pub(crate) fn queue_command(opcode: u32, queue: &Queue, args: [u64; 6]) -> Command {
-    Command { opcode, vm: queue.vm().id(), queue: queue.id(), args, ..Command::default() }
+    Command {
+        opcode,
+        vm: queue.vm().id(),
+        queue: queue.id(),
+        args,
+        ..Command::default()
+    }
 }
 
 /// IDENTIFY into a page.

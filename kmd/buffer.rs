@@ -58,10 +58,18 @@ impl gem::DriverObject for BoData {
 
     fn new(_dev: &TallyDevice, size: usize, args: BoArgs) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(move || {
-            let BoArgs { account, flags, creator } = args;
+            let BoArgs {
+                account,
+                flags,
+                creator,
+            } = args;
             let charge = Charge::take(
                 &account,
-                Amount { bytes: size as u64, buffers: 1, ..Amount::default() },
+                Amount {
+                    bytes: size as u64,
+                    buffers: 1,
+                    ..Amount::default()
+                },
             )?;
             Ok(try_pin_init!(Self { charge, flags, creator, table_lock <- new_mutex!(()) }? Error))
         })

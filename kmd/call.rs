@@ -60,7 +60,10 @@ impl<K: Kept> Order<K> {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { call: Call::new()?, place: Place::new(GFP_KERNEL_ACCOUNT)? })
+        Ok(Self {
+            call: Call::new()?,
+            place: Place::new(GFP_KERNEL_ACCOUNT)?,
+        })
     }
 }
 

@@ -35,7 +35,11 @@ impl Sample {
     fn take(read: &impl Fn() -> Result<u64>) -> Result<Self> {
         let before = monotonic_ns();
         let ticks = read()? as i64;
-        Ok(Self { before, ticks, after: monotonic_ns() })
+        Ok(Self {
+            before,
+            ticks,
+            after: monotonic_ns(),
+        })
     }
 
     /// The time between the two reads of our clock.
@@ -50,13 +54,17 @@ impl Sample {
 
     /// The device's clock minus ours, if the read happened in the middle.
     fn ahead(&self) -> i64 {
-        self.ticks.wrapping_sub(self.before.wrapping_add(self.width() / 2))
+        self.ticks
+            .wrapping_sub(self.before.wrapping_add(self.width() / 2))
     }
 
     /// The moment on both clocks.
     fn pair(&self, ahead: i64) -> ClockPair {
         let host_ns = self.ticks.wrapping_sub(ahead) as u64;
-        ClockPair { host_ns, device_ticks: self.ticks as u64 }
+        ClockPair {
+            host_ns,
+            device_ticks: self.ticks as u64,
+        }
     }
 }
 
@@ -97,23 +105,51 @@ mod tests {
     /// QUERY CLOCK: "sampled now": between the two reads, and on one line with other pairs.
     #[test]
     fn pairs_lie_within_their_samples_and_convert_alike() {
-        let first = Sample { before: 100, ticks: 1_150, after: 200 };
+        let first = Sample {
+            before: 100,
+            ticks: 1_150,
+            after: 200,
+        };
         let ahead = first.ahead();
         assert_eq!(ahead, 1_000);
-        assert_eq!(first.pair(ahead), ClockPair { host_ns: 150, device_ticks: 1_150 });
+        assert_eq!(
+            first.pair(ahead),
+            ClockPair {
+                host_ns: 150,
+                device_ticks: 1_150
+            }
+        );
         // A long sample, in which the device's register was read near the end.
-        let long = Sample { before: 300, ticks: 1_390, after: 400 };
+        let long = Sample {
+            before: 300,
+            ticks: 1_390,
+            after: 400,
+        };
         assert!(long.allows(ahead));
-        assert_eq!(long.pair(ahead), ClockPair { host_ns: 390, device_ticks: 1_390 });
+        assert_eq!(
+            long.pair(ahead),
+            ClockPair {
+                host_ns: 390,
+                device_ticks: 1_390
+            }
+        );
     }
 
     /// A read that contradicts the kept offset is noticed.
     #[test]
     fn a_relation_that_cannot_be_is_noticed() {
-        let sample = Sample { before: 300, ticks: 1_390, after: 400 };
+        let sample = Sample {
+            before: 300,
+            ticks: 1_390,
+            after: 400,
+        };
         assert!(sample.allows(990) && sample.allows(1_090));
         assert!(!sample.allows(989) && !sample.allows(1_091));
-        let behind = Sample { before: 5_000, ticks: 10, after: 5_010 };
+        let behind = Sample {
+            before: 5_000,
+            ticks: 10,
+            after: 5_010,
+        };
         assert!(behind.allows(behind.ahead()));
         assert_eq!(behind.pair(behind.ahead()).host_ns, 5_005);
     }

@@ -46,7 +46,9 @@ pub(crate) fn end_vm_unattended(gpu: &Gpu<'_>, vm: &Arc<Vm>) {
 /// ENOENT: VM_DESTROY was sent, which ends its queues. ENODEV, EIO: the device takes no commands.
 pub(crate) fn end_queue(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Result<Arc<Call>> {
     let command = queue_command(op::QUEUE_DESTROY, queue, [0; 6]);
-    queue.vm().while_mapped(&[], || gpu.send(order, command, Keep::Queue(queue.clone())))
+    queue
+        .vm()
+        .while_mapped(&[], || gpu.send(order, command, Keep::Queue(queue.clone())))
 }
 
 /// Asks the device for the state of a queue; the answer updates the queue's time on its engine.
@@ -55,7 +57,9 @@ pub(crate) fn end_queue(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Resu
 /// ENOENT: its VM ends. ENODEV, EIO: the device takes no commands.
 pub(crate) fn ask(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Result<Arc<Call>> {
     let command = queue_command(op::QUEUE_QUERY, queue, [0; 6]);
-    queue.vm().while_mapped(&[], || gpu.send(order, command, Keep::Time(queue.clone())))
+    queue
+        .vm()
+        .while_mapped(&[], || gpu.send(order, command, Keep::Time(queue.clone())))
 }
 
 /// Asks for the time of a queue on its engine, unless an answer is still awaited.

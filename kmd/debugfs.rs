@@ -53,10 +53,30 @@ const SLEEPERS: usize = 128;
 fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let account = state.accounts.all();
     writeln!(f, "gone\t{}", state.gone())?;
-    writeln!(f, "memory\t{} of {} bytes", account.bytes.used(), account.bytes.limit())?;
-    writeln!(f, "buffers\t{} of {}", account.buffers.used(), account.buffers.limit())?;
-    writeln!(f, "kernel\t{} of {} bytes", account.kernel.used(), account.kernel.limit())?;
-    writeln!(f, "waits\t{} of {}", account.waits.used(), account.waits.limit())?;
+    writeln!(
+        f,
+        "memory\t{} of {} bytes",
+        account.bytes.used(),
+        account.bytes.limit()
+    )?;
+    writeln!(
+        f,
+        "buffers\t{} of {}",
+        account.buffers.used(),
+        account.buffers.limit()
+    )?;
+    writeln!(
+        f,
+        "kernel\t{} of {} bytes",
+        account.kernel.used(),
+        account.kernel.limit()
+    )?;
+    writeln!(
+        f,
+        "waits\t{} of {}",
+        account.waits.used(),
+        account.waits.limit()
+    )?;
     writeln!(f, "quarantined\t{} bytes", state.quarantined())?;
     writeln!(f, "asleep\t{} cells", state.sleepers.asleep())?;
     for (name, limit) in state.limits() {
@@ -66,19 +86,44 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{name}\t{count}")?;
     }
     let mut result = Ok(());
-    state.accounts.for_each_user(|id, files, Account { bytes, buffers, kernel, waits }| {
-        result = result.and_then(|()| {
-            write!(f, "user {id}\t{files} files, {} of {} bytes, ", bytes.used(), bytes.limit())?;
-            write!(f, "{} of {} buffers, ", buffers.used(), buffers.limit())?;
-            write!(f, "{} of {} waits, ", waits.used(), waits.limit())?;
-            writeln!(f, "{} of {} bytes of the kernel", kernel.used(), kernel.limit())
-        });
-    });
+    state.accounts.for_each_user(
+        |id,
+         files,
+         Account {
+             bytes,
+             buffers,
+             kernel,
+             waits,
+         }| {
+            result = result.and_then(|()| {
+                write!(
+                    f,
+                    "user {id}\t{files} files, {} of {} bytes, ",
+                    bytes.used(),
+                    bytes.limit()
+                )?;
+                write!(f, "{} of {} buffers, ", buffers.used(), buffers.limit())?;
+                write!(f, "{} of {} waits, ", waits.used(), waits.limit())?;
+                writeln!(
+                    f,
+                    "{} of {} bytes of the kernel",
+                    kernel.used(),
+                    kernel.limit()
+                )
+            });
+        },
+    );
     result?;
     let mut sleepers = KVec::with_capacity(SLEEPERS, GFP_KERNEL).map_err(|_| fmt::Error)?;
     let more = state.sleepers.about(&mut sleepers);
     for about in sleepers.iter() {
-        let About { thread, place, cell, compare, value } = *about;
+        let About {
+            thread,
+            place,
+            cell,
+            compare,
+            value,
+        } = *about;
         let wanted = compare.symbol();
         writeln!(
             f,
@@ -105,20 +150,30 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         |_| true,
         |id, queue| {
             let (vm, class, busy) = (queue.vm().id(), queue.class(), queue.busy_ns());
-            result = result.and(writeln!(f, "queue {id}\tvm {vm}, class {class}, busy {busy} ns"));
+            result = result.and(writeln!(
+                f,
+                "queue {id}\tvm {vm}, class {class}, busy {busy} ns"
+            ));
         },
     );
     result
 }
 
 fn show_fault(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Some(fault) = *state.fault.lock() else { return Ok(()) };
+    let Some(fault) = *state.fault.lock() else {
+        return Ok(());
+    };
     let kind = tally_uapi::fault::FaultKind::from_raw(fault.kind);
     writeln!(f, "time\t{} ns", fault.time_ns)?;
     writeln!(f, "process\t{}", fault.pid)?;
     writeln!(f, "vm\t{}", fault.vm)?;
     writeln!(f, "queue\t{}", fault.queue)?;
-    writeln!(f, "kind\t{} ({})", fault.kind, kind.map_or("unknown", |kind| kind.name()))?;
+    writeln!(
+        f,
+        "kind\t{} ({})",
+        fault.kind,
+        kind.map_or("unknown", |kind| kind.name())
+    )?;
     writeln!(f, "address\t{:#x}", fault.address)?;
     writeln!(f, "packet\t{}", fault.packet)
 }

@@ -17,7 +17,12 @@ pub(crate) struct Cut<I> {
 impl<I: Iterator<Item = (u64, u64)>> Cut<I> {
     /// `pieces` are bus addresses and lengths.
     pub(crate) fn new(pieces: I, skip: u64, bytes: u64) -> Self {
-        Self { pieces, skip, bytes, pending: None }
+        Self {
+            pieces,
+            skip,
+            bytes,
+            pending: None,
+        }
     }
 
     /// The next piece that is in the part, cut at its ends.
@@ -61,12 +66,19 @@ impl<I: Iterator<Item = (u64, u64)>> Iterator for Cut<I> {
 mod tests {
     use super::*;
 
-    const PIECES: [(u64, u64); 4] =
-        [(0x1000, 0x1000), (0x2000, 0x2000), (0x9000, 0x1000), (0x5000, 0x1000)];
+    const PIECES: [(u64, u64); 4] = [
+        (0x1000, 0x1000),
+        (0x2000, 0x2000),
+        (0x9000, 0x1000),
+        (0x5000, 0x1000),
+    ];
 
     fn cut(skip: u64, bytes: u64) -> [(u64, u64); 4] {
         let mut out = [(0, 0); 4];
-        for (slot, extent) in out.iter_mut().zip(Cut::new(PIECES.into_iter(), skip, bytes)) {
+        for (slot, extent) in out
+            .iter_mut()
+            .zip(Cut::new(PIECES.into_iter(), skip, bytes))
+        {
             *slot = (extent.address, extent.bytes);
         }
         out
@@ -75,15 +87,27 @@ mod tests {
     /// "Pieces that follow each other on the bus become one."
     #[test]
     fn neighbours_are_joined() {
-        assert_eq!(cut(0, 0x5000), [(0x1000, 0x3000), (0x9000, 0x1000), (0x5000, 0x1000), (0, 0)]);
+        assert_eq!(
+            cut(0, 0x5000),
+            [(0x1000, 0x3000), (0x9000, 0x1000), (0x5000, 0x1000), (0, 0)]
+        );
     }
 
     /// "The pieces of `pieces` that hold the bytes from `skip` to `skip` + `bytes`."
     #[test]
     fn both_ends_are_cut() {
-        assert_eq!(cut(0x1000, 0x1000), [(0x2000, 0x1000), (0, 0), (0, 0), (0, 0)]);
-        assert_eq!(cut(0x2000, 0x2000), [(0x3000, 0x1000), (0x9000, 0x1000), (0, 0), (0, 0)]);
-        assert_eq!(cut(0x4000, 0x1000), [(0x5000, 0x1000), (0, 0), (0, 0), (0, 0)]);
+        assert_eq!(
+            cut(0x1000, 0x1000),
+            [(0x2000, 0x1000), (0, 0), (0, 0), (0, 0)]
+        );
+        assert_eq!(
+            cut(0x2000, 0x2000),
+            [(0x3000, 0x1000), (0x9000, 0x1000), (0, 0), (0, 0)]
+        );
+        assert_eq!(
+            cut(0x4000, 0x1000),
+            [(0x5000, 0x1000), (0, 0), (0, 0), (0, 0)]
+        );
     }
 
     #[test]

@@ -40,12 +40,19 @@ impl Fdinfo for TallyFile {
             let _ = call.wait_until(state, monotonic_ns().saturating_add(PATIENCE_NS));
         }
         let mut mappings = 0;
-        state.vms.for_each(|vm| vm.owner_id() == self.id(), |_, vm| mappings += vm.mapped().0);
+        state.vms.for_each(
+            |vm| vm.owner_id() == self.id(),
+            |_, vm| mappings += vm.mapped().0,
+        );
         // A printer that is full drops the rest; the error cannot be reported to the caller.
         for (class, ns) in CLASSES.iter().zip(self.engine_time().ns()) {
             let _ = writeln!(out, "drm-engine-{class}:\t{ns} ns");
         }
-        let _ = writeln!(out, "tally-charged-memory:\t{} KiB", self.account().used() / 1024);
+        let _ = writeln!(
+            out,
+            "tally-charged-memory:\t{} KiB",
+            self.account().used() / 1024
+        );
         let _ = writeln!(out, "tally-mappings:\t{mappings}");
     }
 }

@@ -42,7 +42,18 @@ impl TallyFile {
         let follower = Follower::new(dev.clone())?;
         let binder = Follower::new(dev.clone())?;
         let id = state.new_file();
-        Ok(Self { id, user, pid, account, engine_time, notifier, follower, binder, state, dev })
+        Ok(Self {
+            id,
+            user,
+            pid,
+            account,
+            engine_time,
+            notifier,
+            follower,
+            binder,
+            state,
+            dev,
+        })
     }
 
     /// The number of this file; no other file ever gets it.
@@ -52,7 +63,10 @@ impl TallyFile {
 
     /// The file and its user.
     pub(crate) fn owner(&self) -> Owner {
-        Owner { file: self.id, user: self.user }
+        Owner {
+            file: self.id,
+            user: self.user,
+        }
     }
 
     /// The thread group that opened it.

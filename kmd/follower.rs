@@ -105,7 +105,10 @@ impl Follower {
         due: KBox<dyn Due>,
         dev: &TallyDevice<drm::Ioctl>,
     ) -> Result {
-        let mark = Mark { signalled: Atomic::new(false), follower: self.clone() };
+        let mark = Mark {
+            signalled: Atomic::new(false),
+            follower: self.clone(),
+        };
         let mark = Arc::new(mark, GFP_KERNEL_ACCOUNT)?;
         let mut watches = KVec::with_capacity(fences.len(), GFP_KERNEL_ACCOUNT)?;
         for fence in fences {
@@ -126,7 +129,9 @@ impl Follower {
     pub(crate) fn carry_out_due(&self, dev: &TallyDevice<drm::Ioctl>) {
         let mut from = 0;
         while let Some((armed, status)) = self.next_due(&mut from) {
-            let Armed { watches, mut due, .. } = KBox::into_inner(armed);
+            let Armed {
+                watches, mut due, ..
+            } = KBox::into_inner(armed);
             drop(watches);
             due.carry_out(status, dev);
         }
@@ -151,7 +156,9 @@ impl Follower {
     pub(crate) fn close(self: &Arc<Self>) {
         let rest = core::mem::take(&mut *self.armed.lock());
         for armed in rest {
-            let Armed { watches, mut due, .. } = KBox::into_inner(armed);
+            let Armed {
+                watches, mut due, ..
+            } = KBox::into_inner(armed);
             drop(watches);
             due.forget();
         }

@@ -107,7 +107,10 @@ impl<'bound> Gpu<'bound> {
     /// # Errors
     /// ENODEV: it has not answered yet.
     pub(crate) fn identity(&self) -> Result<&Identity> {
-        self.identity.as_ref().map(|identity| &**identity).ok_or(ENODEV)
+        self.identity
+            .as_ref()
+            .map(|identity| &**identity)
+            .ok_or(ENODEV)
     }
 
     /// Starts the device and sends IDENTIFY.
@@ -120,12 +123,17 @@ impl<'bound> Gpu<'bound> {
             return Err(EIO);
         }
         self.start()?;
-        let page =
-            Arc::new(Shared::<Identity>::new(self.transport, Purpose::Argument, 1)?, GFP_KERNEL)?;
+        let page = Arc::new(
+            Shared::<Identity>::new(self.transport, Purpose::Argument, 1)?,
+            GFP_KERNEL,
+        )?;
         // The watchdog does not cover this command: this function waits itself, and the watchdog needs the DRM
         // device, which is registered later.
-        let call =
-            self.send(Order::new()?, admin::identify(&page), Keep::Identity(page.clone()))?;
+        let call = self.send(
+            Order::new()?,
+            admin::identify(&page),
+            Keep::Identity(page.clone()),
+        )?;
         let answer = call.wait_until(&self.state, monotonic_ns().saturating_add(timeout_ns()))?;
         answer_status(&answer)?;
         self.introduce(page.read_boxed()?)
@@ -208,7 +216,9 @@ impl<'bound> Gpu<'bound> {
         then: impl FnOnce(),
     ) -> Result<Arc<Call>> {
         let call = order.call.clone();
-        let sent = self.admin.send(self.transport, &self.state, order, command, keep, then);
+        let sent = self
+            .admin
+            .send(self.transport, &self.state, order, command, keep, then);
         sent.map_err(|unsent| self.settle(unsent))?;
         self.watch();
         Ok(call)
@@ -225,7 +235,8 @@ impl<'bound> Gpu<'bound> {
         keep: Keep,
     ) -> Result<Arc<Call>, Unsent> {
         let call = order.call.clone();
-        self.admin.send(self.transport, &self.state, order, command, keep, || ())?;
+        self.admin
+            .send(self.transport, &self.state, order, command, keep, || ())?;
         self.watch();
         Ok(call)
     }
@@ -262,21 +273,28 @@ impl<'bound> Gpu<'bound> {
         // This queue is frozen while the machine sleeps, as processes are, of which one may be the device.
         let queue = workqueue::system_freezable();
         // If it is queued already, all is well.
-        if queue.enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS)).is_ok() {
+        if queue
+            .enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS))
+            .is_ok()
+        {
             self.watched_ns.store(monotonic_ns(), Relaxed);
         }
     }
 
     /// Handles an interrupt: finds out its reasons from the status page and the answers.
     pub(crate) fn interrupt(&self) {
-        let Some(page) = self.status.atomics() else { return };
+        let Some(page) = self.status.atomics() else {
+            return;
+        };
         for (index, word) in page.signalled.iter().enumerate() {
             each_bit(word.swap(0, Ordering::SeqCst), |bit| {
                 self.state.sleepers.wake(index * 64 + bit);
             });
         }
         for (index, word) in page.lost.iter().enumerate() {
-            each_bit(word.swap(0, Ordering::SeqCst), |bit| self.lost((index * 64 + bit) as u32));
+            each_bit(word.swap(0, Ordering::SeqCst), |bit| {
+                self.lost((index * 64 + bit) as u32)
+            });
         }
         let left = self.admin.collect(self.transport, &self.state, |vm| {
             // The VM may have become lost before it ended. The next VM with this id is not lost.
@@ -292,14 +310,20 @@ impl<'bound> Gpu<'bound> {
 
     /// Handles the device's report that a VM is lost: asks the device which of its queues faulted.
     fn lost(&self, id: u32) {
-        let Some(vm) = self.state.vms.by_id(id) else { return };
+        let Some(vm) = self.state.vms.by_id(id) else {
+            return;
+        };
         if !vm.lose() {
             return;
         }
         self.state.count(Count::Lost);
         self.state.sleepers.wake_all();
         if self.state.may_log() {
-            dev_info!(self.transport.device(), "vm {id} of process {} is lost\n", vm.pid());
+            dev_info!(
+                self.transport.device(),
+                "vm {id} of process {} is lost\n",
+                vm.pid()
+            );
         }
         self.state.queues.for_each(
             |queue| core::ptr::eq(&**queue.vm(), &*vm),
@@ -322,7 +346,8 @@ impl<'bound> Gpu<'bound> {
         // The machine was asleep, or far too busy. A device that is one of its processes could do nothing
         // meanwhile, so it gets the full time again.
         if now.saturating_sub(self.watched_ns.load(Relaxed)) > timeout_ns() / 2 {
-            self.patient_ns.store(now.saturating_add(timeout_ns()), Relaxed);
+            self.patient_ns
+                .store(now.saturating_add(timeout_ns()), Relaxed);
         }
         let patient = now < self.patient_ns.load(Relaxed);
         while let Some(slot) = self.admin.overdue(now.saturating_sub(timeout_ns())) {
@@ -356,7 +381,10 @@ impl<'bound> Gpu<'bound> {
 
     /// Loses a VM whose command is not answered. Its resources stay until the answer arrives.
     fn give_up(&self, id: u32) {
-        dev_err!(self.transport.device(), "a command of vm {id} is not answered; the vm is lost\n");
+        dev_err!(
+            self.transport.device(),
+            "a command of vm {id} is not answered; the vm is lost\n"
+        );
         if let Some(vm) = self.state.vms.by_id(id) {
             if vm.lose() {
                 self.state.count(Count::Lost);
@@ -430,7 +458,10 @@ impl<'bound> Gpu<'bound> {
 
     fn end_all(&self) {
         self.state.count(Count::Resets);
-        dev_info!(self.transport.device(), "the device stops; all its vms are lost\n");
+        dev_info!(
+            self.transport.device(),
+            "the device stops; all its vms are lost\n"
+        );
         self.lose_all();
         self.admin.stop(EIO);
     }

@@ -43,7 +43,9 @@ mod process;
 
 /// The misc device.
 pub(crate) fn register() -> impl PinInit<MiscDeviceRegistration<HostFile>, Error> {
-    MiscDeviceRegistration::register(MiscDeviceOptions { name: c"tally-host" })
+    MiscDeviceRegistration::register(MiscDeviceOptions {
+        name: c"tally-host",
+    })
 }
 
 /// An open file of the misc device.
@@ -92,8 +94,12 @@ impl HostGpu {
         let drm = drm::UnregisteredDevice::<Tally>::new(Parent::of(dev), Data::new(state))?;
         patch_driver::<BoData>(&drm);
         let node: ARef<TallyDevice> = (&*drm).into();
-        let process =
-            Process::new(dev, file.area.clone(), file.doorbells.clone(), start.clock_start);
+        let process = Process::new(
+            dev,
+            file.area.clone(),
+            file.doorbells.clone(),
+            start.clock_start,
+        );
         KBox::try_pin_init(
             try_pin_init!(Self {
                 owner: space::Process::current(),
@@ -184,7 +190,9 @@ fn read<T: FromBytes + IntoBytes>(arg: usize) -> Result<T> {
 
 /// Copies an argument out.
 fn write<T: IntoBytes + zerocopy::Immutable>(arg: usize, value: &T) -> Result {
-    UserSlice::new(UserPtr::from_addr(arg), size_of::<T>()).writer().write_slice(value.as_bytes())
+    UserSlice::new(UserPtr::from_addr(arg), size_of::<T>())
+        .writer()
+        .write_slice(value.as_bytes())
 }
 
 impl HostFile {

@@ -39,7 +39,15 @@ impl<K: Kept> Unsent<K> {
     /// Like [`Self::into_keep`], with memory in which they can be kept.
     fn into_sent(self) -> (Place<K>, Sent<K>) {
         let Order { call, place } = self.order;
-        (place, Sent { call, command: Command::default(), keep: self.keep, quiet: false })
+        (
+            place,
+            Sent {
+                call,
+                command: Command::default(),
+                keep: self.keep,
+                quiet: false,
+            },
+        )
     }
 }
 
@@ -94,10 +102,19 @@ impl<K: Kept> Lanes<K> {
     pub(crate) fn new() -> Result<Self> {
         let mut lanes = KVVec::with_capacity(ANSWERS as usize, GFP_KERNEL)?;
         for slot in 0..ANSWERS {
-            let lane = Lane { open: slot == 0, commands: Commands::new(), count: 0, out: None };
+            let lane = Lane {
+                open: slot == 0,
+                commands: Commands::new(),
+                count: 0,
+                out: None,
+            };
             lanes.push(lane, GFP_KERNEL)?;
         }
-        Ok(Self { lanes, next: 0, late: Commands::new() })
+        Ok(Self {
+            lanes,
+            next: 0,
+            late: Commands::new(),
+        })
     }
 
     /// Adds a command to the lane of its VM.
@@ -128,7 +145,12 @@ impl<K: Kept> Lanes<K> {
                 _ => {}
             }
             lane.count += 1;
-            let sent = Sent { call, command, keep, quiet: false };
+            let sent = Sent {
+                call,
+                command,
+                keep,
+                quiet: false,
+            };
             lane.commands.insert(place.into_node(key, sent));
         }
         Ok(())
@@ -146,7 +168,11 @@ impl<K: Kept> Lanes<K> {
             return None;
         }
         let command = lane.commands.values().next()?.command;
-        lane.out = Some(Out { number, since_ns: now_ns, late: false });
+        lane.out = Some(Out {
+            number,
+            since_ns: now_ns,
+            late: false,
+        });
         Some(command)
     }
 
@@ -166,7 +192,13 @@ impl<K: Kept> Lanes<K> {
         let (call, command) = (sent.call.clone(), sent.command);
         let (_, node) = first.remove_current();
         lane.count -= 1;
-        Some(Answered { call, command, keep, key, place: node.into_reservation() })
+        Some(Answered {
+            call,
+            command,
+            keep,
+            key,
+            place: node.into_reservation(),
+        })
     }
 
     /// Whether the device has no command of a lane.
@@ -248,8 +280,14 @@ mod tests {
     fn add(lanes: &mut Lanes<()>, opcode: u32, vm: u32) -> Result<Arc<Call<()>>> {
         let order = Order::new()?;
         let call = order.call.clone();
-        let command = Command { opcode, vm, ..Command::default() };
-        lanes.add(order, command, ()).map_err(|unsent| unsent.error)?;
+        let command = Command {
+            opcode,
+            vm,
+            ..Command::default()
+        };
+        lanes
+            .add(order, command, ())
+            .map_err(|unsent| unsent.error)?;
         Ok(call)
     }
 
@@ -260,11 +298,17 @@ mod tests {
         add(&mut lanes, op::VM_CREATE, 3)?;
         add(&mut lanes, op::VM_MAP, 3)?;
         add(&mut lanes, op::VM_CREATE, 4)?;
-        assert_eq!(lanes.start(3, 0, 0).map(|it| it.opcode), Some(op::VM_CREATE));
+        assert_eq!(
+            lanes.start(3, 0, 0).map(|it| it.opcode),
+            Some(op::VM_CREATE)
+        );
         assert!(lanes.start(3, 1, 0).is_none());
         assert_eq!(lanes.start(4, 1, 0).map(|it| it.vm), Some(4));
         assert!(lanes.out().eq([(3, 0), (4, 1)]));
-        assert_eq!(lanes.finish(3).map(|it| it.command.opcode), Some(op::VM_CREATE));
+        assert_eq!(
+            lanes.finish(3).map(|it| it.command.opcode),
+            Some(op::VM_CREATE)
+        );
         assert_eq!(lanes.start(3, 2, 0).map(|it| it.opcode), Some(op::VM_MAP));
         Ok(())
     }
@@ -279,7 +323,12 @@ mod tests {
         assert_eq!(add(&mut lanes, op::VM_CREATE, 1).err(), Some(ENOENT));
         add(&mut lanes, op::QUEUE_CREATE, 1)?;
         add(&mut lanes, op::VM_DESTROY, 1)?;
-        for opcode in [op::QUEUE_CREATE, op::QUEUE_DESTROY, op::VM_DESTROY, op::VM_UNMAP] {
+        for opcode in [
+            op::QUEUE_CREATE,
+            op::QUEUE_DESTROY,
+            op::VM_DESTROY,
+            op::VM_UNMAP,
+        ] {
             assert_eq!(add(&mut lanes, opcode, 1).err(), Some(ENOENT));
         }
         for opcode in [op::VM_CREATE, op::QUEUE_CREATE, op::VM_DESTROY] {

@@ -96,11 +96,21 @@ impl Notifier {
         charge: Charge,
         target: Target,
     ) -> Result {
-        let mark = Mark { woken: Atomic::new(false), notifier: self.clone() };
+        let mark = Mark {
+            woken: Atomic::new(false),
+            notifier: self.clone(),
+        };
         let mark = Arc::new(mark, GFP_KERNEL_ACCOUNT)?;
         let lists = Lists(self.state.clone());
         let places = Places::enter(lists, mark.clone(), progress.places())?;
-        let armed = Armed { progress, mark, places, vm, charge, target };
+        let armed = Armed {
+            progress,
+            mark,
+            places,
+            vm,
+            charge,
+            target,
+        };
         let mut armed = KBox::new(armed, GFP_KERNEL_ACCOUNT)?;
         let mut all = self.armed.lock();
         // A work item that a wake queues from now on waits for the lock, and then finds the wait in the list.
@@ -149,7 +159,14 @@ impl Armed {
 
     /// Tells the target, after everything else was released. The caller holds no lock.
     fn tell(armed: KBox<Self>) {
-        let Self { progress, mark, places, vm, charge, target } = KBox::into_inner(armed);
+        let Self {
+            progress,
+            mark,
+            places,
+            vm,
+            charge,
+            target,
+        } = KBox::into_inner(armed);
         drop((places, mark, progress, vm, charge));
         target.tell();
     }

@@ -33,10 +33,21 @@ impl Cell {
         lookup: &impl Fn(u32) -> Result<BoRef>,
         condition: &Condition,
     ) -> Result<Self> {
-        let Condition { handle, offset, compare, value } = *condition;
+        let Condition {
+            handle,
+            offset,
+            compare,
+            value,
+        } = *condition;
         let bo = lookup(handle)?;
         let word = PinnedWord::new(&bo, offset)?;
-        Ok(Self { _bo: bo, word, compare, value, bucket: waiters_index(offset) })
+        Ok(Self {
+            _bo: bo,
+            word,
+            compare,
+            value,
+            bucket: waiters_index(offset),
+        })
     }
 
     fn read(&self) -> u64 {
@@ -74,7 +85,9 @@ impl Progress {
     /// The buckets of the cells, and what the current thread waits for there.
     pub(crate) fn places(&self) -> impl ExactSizeIterator<Item = (usize, About)> + '_ {
         let thread = kernel::current!().pid();
-        self.cells.iter().map(move |cell| (cell.bucket, cell.about(thread)))
+        self.cells
+            .iter()
+            .map(move |cell| (cell.bucket, cell.about(thread)))
     }
 
     /// The index of the first entry that is met, once the whole wait is met.
@@ -85,7 +98,11 @@ impl Progress {
             }
         }
         let all = u64::MAX >> (64 - self.cells.len());
-        let done = if self.any { self.met != 0 } else { self.met == all };
+        let done = if self.any {
+            self.met != 0
+        } else {
+            self.met == all
+        };
         done.then(|| self.met.trailing_zeros())
     }
 }

@@ -57,7 +57,10 @@ impl Releases {
         drop(inner);
         let slept = waiter.sleep(deadline_ns, Sleep::KillableFreezable);
         if slept.is_err() {
-            self.inner.lock().waiting.retain(|other| !Arc::ptr_eq(other, &waiter));
+            self.inner
+                .lock()
+                .waiting
+                .retain(|other| !Arc::ptr_eq(other, &waiter));
         }
         slept.map_err(|why| match why {
             Interrupted::Late => ENOSPC,

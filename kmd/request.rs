@@ -119,7 +119,10 @@ impl TryFrom<&BoCreate> for NewBuffer {
     fn try_from(arg: &BoCreate) -> Result<Self> {
         zero(arg.flags & !bo_flag::ALL)?;
         range(0, arg.size, PAGE_SIZE)?;
-        Ok(Self { size: usize::try_from(arg.size).map_err(|_| ENOSPC)?, flags: arg.flags })
+        Ok(Self {
+            size: usize::try_from(arg.size).map_err(|_| ENOSPC)?,
+            flags: arg.flags,
+        })
     }
 }
 
@@ -163,7 +166,9 @@ impl TryFrom<&VmCreate> for NewVm {
 
     fn try_from(arg: &VmCreate) -> Result<Self> {
         zero(arg.flags)?;
-        Ok(Self { window: range(arg.start, arg.size, PAGE_SIZE)? })
+        Ok(Self {
+            window: range(arg.start, arg.size, PAGE_SIZE)?,
+        })
     }
 }
 
@@ -196,7 +201,10 @@ impl Points {
         if count > BIND_MAX_POINTS || count == 0 && address != 0 {
             return Err(EINVAL);
         }
-        Ok(Self { address, count: count as usize })
+        Ok(Self {
+            address,
+            count: count as usize,
+        })
     }
 }
 
@@ -237,14 +245,23 @@ impl TryFrom<&VmBind> for Bind {
         let content = match arg.op {
             bind_op::MAP => {
                 let access = access(bind_flag::ALL)?;
-                Content::Buffer { handle: arg.handle, offset: from, access }
+                Content::Buffer {
+                    handle: arg.handle,
+                    offset: from,
+                    access,
+                }
             }
             bind_op::UNMAP => {
                 zero(arg.flags)?;
                 Content::Nothing
             }
-            bind_op::MAP_USERPTR => Content::User { address: from, access: access(data)? },
-            bind_op::MAP_NULL => Content::Null { access: access(data)? },
+            bind_op::MAP_USERPTR => Content::User {
+                address: from,
+                access: access(data)?,
+            },
+            bind_op::MAP_NULL => Content::Null {
+                access: access(data)?,
+            },
             _ => return Err(EINVAL),
         };
         if !matches!(content, Content::Buffer { .. }) {
@@ -284,7 +301,10 @@ impl TryFrom<&VmOrphan> for Orphan {
 
     fn try_from(arg: &VmOrphan) -> Result<Self> {
         zero(arg.pad)?;
-        Ok(Self { vm: arg.vm_id, cells: range(arg.address, arg.size, CELL_SIZE)? })
+        Ok(Self {
+            vm: arg.vm_id,
+            cells: range(arg.address, arg.size, CELL_SIZE)?,
+        })
     }
 }
 
@@ -312,8 +332,10 @@ impl TryFrom<&QueueCreate> for NewQueue {
     fn try_from(arg: &QueueCreate) -> Result<Self> {
         zero(arg.flags)?;
         zero(arg.pad)?;
-        if !matches!(arg.priority, priority::HIGH | priority::NORMAL | priority::LOW)
-            || !arg.packets.is_power_of_two()
+        if !matches!(
+            arg.priority,
+            priority::HIGH | priority::NORMAL | priority::LOW
+        ) || !arg.packets.is_power_of_two()
             || !(RING_MIN_PACKETS..=RING_MAX_PACKETS).contains(&arg.packets)
         {
             return Err(EINVAL);
@@ -348,7 +370,12 @@ impl Entries {
             return Err(EINVAL);
         }
         let any = flags & sem_wait_flag::ANY != 0;
-        Ok(Self { address, count: count as usize, any, vm: Some(vm).filter(|&id| id != 0) })
+        Ok(Self {
+            address,
+            count: count as usize,
+            any,
+            vm: Some(vm).filter(|&id| id != 0),
+        })
     }
 }
 
@@ -372,7 +399,11 @@ impl TryFrom<&SemWait> for Wait {
             return Err(EINVAL);
         }
         let entries = Entries::new(arg.entries, arg.count, arg.flags, arg.vm_id)?;
-        Ok(Self { entries, file, deadline_ns: arg.timeout_ns })
+        Ok(Self {
+            entries,
+            file,
+            deadline_ns: arg.timeout_ns,
+        })
     }
 }
 
@@ -456,8 +487,19 @@ impl TryFrom<&SemFollow> for Follow {
         };
         zero(arg.offset % CELL_SIZE)?;
         zero(arg.status_offset % CELL_SIZE)?;
-        let SemFollow { handle, offset, value, .. } = *arg;
-        Ok(Self { handle, offset, value, status, source })
+        let SemFollow {
+            handle,
+            offset,
+            value,
+            ..
+        } = *arg;
+        Ok(Self {
+            handle,
+            offset,
+            value,
+            status,
+            source,
+        })
     }
 }
 
@@ -477,9 +519,17 @@ impl TryFrom<&SemWaitEntry> for Condition {
     type Error = Error;
 
     fn try_from(arg: &SemWaitEntry) -> Result<Self> {
-        let compare = u8::try_from(arg.compare).ok().and_then(Compare::from_raw).ok_or(EINVAL)?;
+        let compare = u8::try_from(arg.compare)
+            .ok()
+            .and_then(Compare::from_raw)
+            .ok_or(EINVAL)?;
         zero(arg.offset % CELL_SIZE)?;
-        Ok(Self { handle: arg.handle, offset: arg.offset, compare, value: arg.value })
+        Ok(Self {
+            handle: arg.handle,
+            offset: arg.offset,
+            compare,
+            value: arg.value,
+        })
     }
 }
 
@@ -503,7 +553,10 @@ impl TryFrom<&SemWake> for Wake {
         zero(arg.pad)?;
         zero(arg.offset % CELL_SIZE)?;
         if arg.handle != 0 {
-            return Ok(Self::Cell { handle: arg.handle, offset: arg.offset });
+            return Ok(Self::Cell {
+                handle: arg.handle,
+                offset: arg.offset,
+            });
         }
         zero(arg.offset)?;
         Ok(Self::Foreign)
@@ -538,58 +591,153 @@ mod tests {
     /// VM_BIND: each operation uses its own fields, and all others must be 0.
     #[test]
     fn a_bind_is_one_of_four() -> Result {
-        let Bind { vm, range, content, .. } = Bind::try_from(&MAP)?;
+        let Bind {
+            vm, range, content, ..
+        } = Bind::try_from(&MAP)?;
         assert!((vm, range) == (1, 4 * PAGE_SIZE..6 * PAGE_SIZE));
-        assert!(matches!(content, Content::Buffer { handle: 2, offset: PAGE_SIZE, .. }));
-        let unmap = VmBind { op: bind_op::UNMAP, flags: 0, handle: 0, offset: 0, ..MAP };
+        assert!(matches!(
+            content,
+            Content::Buffer {
+                handle: 2,
+                offset: PAGE_SIZE,
+                ..
+            }
+        ));
+        let unmap = VmBind {
+            op: bind_op::UNMAP,
+            flags: 0,
+            handle: 0,
+            offset: 0,
+            ..MAP
+        };
         assert!(matches!(Bind::try_from(&unmap)?.content, Content::Nothing));
-        let null = VmBind { op: bind_op::MAP_NULL, handle: 0, offset: 0, ..MAP };
-        assert!(matches!(Bind::try_from(&null)?.content, Content::Null { .. }));
-        let user = VmBind { op: bind_op::MAP_USERPTR, handle: 0, ..MAP };
-        assert!(matches!(Bind::try_from(&user)?.content, Content::User { address: PAGE_SIZE, .. }));
+        let null = VmBind {
+            op: bind_op::MAP_NULL,
+            handle: 0,
+            offset: 0,
+            ..MAP
+        };
+        assert!(matches!(
+            Bind::try_from(&null)?.content,
+            Content::Null { .. }
+        ));
+        let user = VmBind {
+            op: bind_op::MAP_USERPTR,
+            handle: 0,
+            ..MAP
+        };
+        assert!(matches!(
+            Bind::try_from(&user)?.content,
+            Content::User {
+                address: PAGE_SIZE,
+                ..
+            }
+        ));
         assert!(refused(VmBind { op: 9, ..MAP }) && refused(VmBind { flags: 0, ..MAP }));
-        for (good, other) in [(unmap, MAP.flags), (null, bind_flag::EXECUTE), (user, 1 << 9)] {
-            assert!(refused(VmBind { flags: other, ..good }));
+        for (good, other) in [
+            (unmap, MAP.flags),
+            (null, bind_flag::EXECUTE),
+            (user, 1 << 9),
+        ] {
+            assert!(refused(VmBind {
+                flags: other,
+                ..good
+            }));
             assert!(refused(VmBind { handle: 1, ..good }));
         }
-        assert!(refused(VmBind { offset: PAGE_SIZE, ..unmap }));
-        assert!(refused(VmBind { offset: PAGE_SIZE, ..null }));
+        assert!(refused(VmBind {
+            offset: PAGE_SIZE,
+            ..unmap
+        }));
+        assert!(refused(VmBind {
+            offset: PAGE_SIZE,
+            ..null
+        }));
         let both = bind_flag::WRITE | bind_flag::EXECUTE;
-        assert!(refused(VmBind { flags: bind_flag::READ | both, ..MAP }));
+        assert!(refused(VmBind {
+            flags: bind_flag::READ | both,
+            ..MAP
+        }));
         Ok(())
     }
 
     /// VM_BIND: arrays of points are empty or somewhere, and not too long; so is the word for the outcome.
     #[test]
     fn points_of_binds_are_checked() {
-        assert!(Bind::try_from(&VmBind { waits: 8, wait_count: 16, ..MAP }).is_ok());
-        assert!(refused(VmBind { waits: 8, wait_count: 17, ..MAP }));
+        assert!(Bind::try_from(&VmBind {
+            waits: 8,
+            wait_count: 16,
+            ..MAP
+        })
+        .is_ok());
+        assert!(refused(VmBind {
+            waits: 8,
+            wait_count: 17,
+            ..MAP
+        }));
         assert!(refused(VmBind { waits: 8, ..MAP }) && refused(VmBind { signals: 8, ..MAP }));
-        assert!(refused(VmBind { signals: 8, signal_count: 17, ..MAP }));
-        assert!(Bind::try_from(&VmBind { status_handle: 1, status_offset: 8, ..MAP }).is_ok());
-        assert!(refused(VmBind { status_offset: 8, ..MAP }) && refused(VmBind { pad: 1, ..MAP }));
-        assert!(refused(VmBind { status_handle: 1, status_offset: 4, ..MAP }));
+        assert!(refused(VmBind {
+            signals: 8,
+            signal_count: 17,
+            ..MAP
+        }));
+        assert!(Bind::try_from(&VmBind {
+            status_handle: 1,
+            status_offset: 8,
+            ..MAP
+        })
+        .is_ok());
+        assert!(
+            refused(VmBind {
+                status_offset: 8,
+                ..MAP
+            }) && refused(VmBind { pad: 1, ..MAP })
+        );
+        assert!(refused(VmBind {
+            status_handle: 1,
+            status_offset: 4,
+            ..MAP
+        }));
     }
 
     /// Ranges are whole units, not empty, and end within 64 bits.
     #[test]
     fn ranges_are_checked() {
         assert!(range(PAGE_SIZE, PAGE_SIZE, PAGE_SIZE).is_ok());
-        for (start, size) in
-            [(0, 0), (1, PAGE_SIZE), (0, 1), (!0, PAGE_SIZE), (!0 << 12, PAGE_SIZE)]
-        {
+        for (start, size) in [
+            (0, 0),
+            (1, PAGE_SIZE),
+            (0, 1),
+            (!0, PAGE_SIZE),
+            (!0 << 12, PAGE_SIZE),
+        ] {
             assert!(range(start, size, PAGE_SIZE).is_err());
         }
-        assert!(refused(VmBind { offset: !0 << 12, ..MAP }));
+        assert!(refused(VmBind {
+            offset: !0 << 12,
+            ..MAP
+        }));
         assert!(refused(VmBind { size: 0, ..MAP }));
     }
 
     /// SEM_WAKE: handle 0 stands for all foreign cells, and has no offset.
     #[test]
     fn a_wake_is_of_a_cell_or_foreign() {
-        let wake = |handle, offset| Wake::try_from(&SemWake { handle, pad: 0, offset });
+        let wake = |handle, offset| {
+            Wake::try_from(&SemWake {
+                handle,
+                pad: 0,
+                offset,
+            })
+        };
         assert!(matches!(wake(0, 0), Ok(Wake::Foreign)));
-        assert!(matches!(wake(3, 8), Ok(Wake::Cell { handle: 3, offset: 8 })));
+        assert!(matches!(
+            wake(3, 8),
+            Ok(Wake::Cell {
+                handle: 3,
+                offset: 8
+            })
+        ));
         assert!(wake(0, 8).is_err() && wake(3, 4).is_err());
     }
 }

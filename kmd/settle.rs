@@ -46,7 +46,9 @@ impl Kept for Keep {
                 free(state, vm.take_mappings(), quiet);
                 if quiet {
                     let ours = |queue: &Queue| core::ptr::eq(&**queue.vm(), &*vm);
-                    state.queues.for_each(ours, |_, queue| state.queues.free(&queue));
+                    state
+                        .queues
+                        .for_each(ours, |_, queue| state.queues.free(&queue));
                     state.vms.free(&vm);
                 }
             }
@@ -66,7 +68,10 @@ pub(crate) fn is_heavy(keep: &Keep) -> bool {
 /// Frees mappings. Unless `quiet`, their pages stay pinned and are counted as quarantined.
 pub(crate) fn free(state: &State, mappings: RBTree<u64, Mapping>, quiet: bool) {
     if !quiet {
-        let bytes = mappings.iter().map(|(start, mapping)| mapping.end() - start).sum();
+        let bytes = mappings
+            .iter()
+            .map(|(start, mapping)| mapping.end() - start)
+            .sum();
         state.quarantine(bytes);
         core::mem::forget(mappings);
     }

@@ -79,7 +79,10 @@ impl<T: Wire> Shared<T> {
     ) -> Result<Self> {
         // Whole pages are page-aligned.
         let bytes = (count * size_of::<T>()).next_multiple_of(tally_uapi::PAGE_SIZE as usize);
-        Ok(Self { memory: transport.memory(purpose, bytes, flags)?, _type: PhantomData })
+        Ok(Self {
+            memory: transport.memory(purpose, bytes, flags)?,
+            _type: PhantomData,
+        })
     }
 
     /// Its address as the device knows it.
@@ -107,7 +110,8 @@ impl<T: Wire> Shared<T> {
     /// A copy of object `index`, if there is one.
     pub(crate) fn read(&self, index: usize) -> Option<T> {
         // SAFETY: the pointer is valid, and all bit patterns are values of a `Wire` type.
-        self.at(index).map(|place| unsafe { place.as_ptr().read_volatile() })
+        self.at(index)
+            .map(|place| unsafe { place.as_ptr().read_volatile() })
     }
 
     /// A copy of object 0, made on the heap, since it may be too large for the stack.
@@ -118,7 +122,10 @@ impl<T: Wire> Shared<T> {
         let place = self.at(0).ok_or(EINVAL)?;
         let mut copy = KBox::<T>::new_uninit(GFP_KERNEL)?;
         // SAFETY: both are valid for a `T`, and do not overlap.
-        unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(place.as_ptr(), 1) };
+        unsafe {
+            copy.as_mut_ptr()
+                .copy_from_nonoverlapping(place.as_ptr(), 1)
+        };
         // SAFETY: just written, and all bit patterns are values of a `Wire` type.
         Ok(unsafe { copy.assume_init() })
     }

@@ -117,7 +117,10 @@ impl Sleepers {
         let mut inner = self.inner.lock();
         let before = core::mem::replace(&mut inner.page, page);
         for bucket in 0..WAITERS {
-            let sleeping = inner.lists.get(bucket).map_or(0, |list| list.iter().count()) as u32;
+            let sleeping = inner
+                .lists
+                .get(bucket)
+                .map_or(0, |list| list.iter().count()) as u32;
             inner.count(bucket, |word| word.store(sleeping, Ordering::Relaxed));
         }
         drop(inner);
@@ -140,7 +143,10 @@ impl Sleepers {
     fn leave(&self, bucket: usize, link: &Link) {
         let mut inner = self.inner.lock();
         // SAFETY: a link is never in another list than that of its bucket.
-        let removed = inner.lists.get_mut(bucket).and_then(|list| unsafe { list.remove(link) });
+        let removed = inner
+            .lists
+            .get_mut(bucket)
+            .and_then(|list| unsafe { list.remove(link) });
         inner.count(bucket, |word| {
             word.fetch_sub(1, Ordering::Release);
         });
@@ -174,14 +180,20 @@ impl Sleepers {
 
     /// Number of sleepers, counted once for each bucket of their cells.
     pub(crate) fn asleep(&self) -> usize {
-        self.inner.lock().lists.iter().map(|list| list.iter().count()).sum()
+        self.inner
+            .lock()
+            .lists
+            .iter()
+            .map(|list| list.iter().count())
+            .sum()
     }
 
     /// Lists the sleepers, as far as `out` has room; returns the number of those that it had no room for.
     pub(crate) fn about(&self, out: &mut KVec<About>) -> usize {
         let inner = self.inner.lock();
         let all = inner.lists.iter().flat_map(List::iter);
-        all.filter(|link| out.push_within_capacity(link.about).is_err()).count()
+        all.filter(|link| out.push_within_capacity(link.about).is_err())
+            .count()
     }
 }
 
@@ -201,8 +213,10 @@ impl<S: Deref<Target = Sleepers>> Places<S> {
         sleeper: Arc<dyn Sleeper>,
         cells: impl ExactSizeIterator<Item = (usize, About)>,
     ) -> Result<Self> {
-        let mut places =
-            Self { sleepers, links: KVec::with_capacity(cells.len(), GFP_KERNEL_ACCOUNT)? };
+        let mut places = Self {
+            sleepers,
+            links: KVec::with_capacity(cells.len(), GFP_KERNEL_ACCOUNT)?,
+        };
         for (bucket, about) in cells {
             if places.links.iter().any(|(other, _)| *other == bucket) {
                 continue;
@@ -212,7 +226,10 @@ impl<S: Deref<Target = Sleepers>> Places<S> {
                 try_pin_init!(Link { sleeper, about, links <- ListLinks::new() }),
                 GFP_KERNEL_ACCOUNT,
             )?;
-            places.links.push((bucket, places.sleepers.enter(bucket, link)), GFP_KERNEL_ACCOUNT)?;
+            places.links.push(
+                (bucket, places.sleepers.enter(bucket, link)),
+                GFP_KERNEL_ACCOUNT,
+            )?;
         }
         // Orders the counting before the caller's reads of the cells (`uapi/src/cell.rs`).
         fence(Ordering::SeqCst);

@@ -41,8 +41,16 @@ pub(crate) enum Count {
 }
 
 /// Names of [`Count`], in its order.
-pub(crate) const COUNTS: [&str; 8] =
-    ["interrupts", "kicks", "wakes", "sleeps", "commands", "vms_lost", "resets", "pings"];
+pub(crate) const COUNTS: [&str; 8] = [
+    "interrupts",
+    "kicks",
+    "wakes",
+    "sleeps",
+    "commands",
+    "vms_lost",
+    "resets",
+    "pings",
+];
 
 /// The first fault since the driver was bound.
 #[derive(Clone, Copy)]
@@ -172,8 +180,13 @@ impl State {
 
     /// Whether an object that a file of `user` has closed is not released yet.
     fn is_releasing(&self, user: u32) -> bool {
-        self.vms.next(0, |vm| vm.owner().user == user && vm.ended()).is_some()
-            || self.queues.next(0, |it| it.vm().owner().user == user && it.ended()).is_some()
+        self.vms
+            .next(0, |vm| vm.owner().user == user && vm.ended())
+            .is_some()
+            || self
+                .queues
+                .next(0, |it| it.vm().owner().user == user && it.ended())
+                .is_some()
     }
 
     /// A number for a new file, never used again.
@@ -190,7 +203,11 @@ impl State {
             if log.left_out != 0 {
                 pr_info!("{} messages were left out\n", log.left_out);
             }
-            *log = Log { since_ns: now, lines: 0, left_out: 0 };
+            *log = Log {
+                since_ns: now,
+                lines: 0,
+                left_out: 0,
+            };
         }
         let may = log.lines < 10;
         log.lines += u32::from(may);
@@ -207,7 +224,9 @@ impl State {
     pub(crate) fn reap(&self) {
         loop {
             let mut left = self.left.lock();
-            let Some(first) = left.cursor_front_mut() else { break };
+            let Some(first) = left.cursor_front_mut() else {
+                break;
+            };
             let (_, node) = first.remove_current();
             drop(left);
             let (_, Sent { keep, quiet, .. }) = node.to_key_value();
@@ -242,8 +261,14 @@ impl State {
             ("user_memory", self.accounts.user_bytes()),
             ("user_buffers", self.accounts.user_buffers()),
             ("user_kernel", self.accounts.user_kernel()),
-            ("admin_timeout_ms", (*module_parameters::admin_timeout_ms.value_ref()).into()),
-            ("reset_timeout_ms", (*module_parameters::reset_timeout_ms.value_ref()).into()),
+            (
+                "admin_timeout_ms",
+                (*module_parameters::admin_timeout_ms.value_ref()).into(),
+            ),
+            (
+                "reset_timeout_ms",
+                (*module_parameters::reset_timeout_ms.value_ref()).into(),
+            ),
         ]
     }
 
@@ -254,7 +279,10 @@ impl State {
 
     /// The counters with their names of [`COUNTS`].
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        COUNTS.iter().copied().zip(self.counts.iter().map(|count| count.load(Relaxed)))
+        COUNTS
+            .iter()
+            .copied()
+            .zip(self.counts.iter().map(|count| count.load(Relaxed)))
     }
 
     /// Counts `bytes` that are never freed, since the device might still write them.

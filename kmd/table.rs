@@ -156,7 +156,9 @@ impl<T: Entry> Table<T> {
         } else {
             let len = slots.len();
             let mut order = [*next..len, 0..(*next).min(len)].into_iter().flatten();
-            order.find(|&index| matches!(slots[index], Slot::Free)).ok_or(ENOSPC)?
+            order
+                .find(|&index| matches!(slots[index], Slot::Free))
+                .ok_or(ENOSPC)?
         };
         slots[index] = Slot::Reserved(owner);
         *next = index + 1;
@@ -266,8 +268,21 @@ mod tests {
     }
 
     fn add(table: &Table<Thing>, owner: Owner, limit: u32) -> Result<Arc<Thing>> {
-        let id = table.reserve(owner, Limits { file: limit, user: 100 })?;
-        let thing = Arc::new(Thing { id: id.id(), owner, closed: Closed::new() }, GFP_KERNEL)?;
+        let id = table.reserve(
+            owner,
+            Limits {
+                file: limit,
+                user: 100,
+            },
+        )?;
+        let thing = Arc::new(
+            Thing {
+                id: id.id(),
+                owner,
+                closed: Closed::new(),
+            },
+            GFP_KERNEL,
+        )?;
         id.publish(thing.clone());
         Ok(thing)
     }
@@ -321,7 +336,10 @@ mod tests {
         for file in [1, 1, 2] {
             held.push(table.reserve(Owner { file, user: 7 }, limits)?, GFP_KERNEL)?;
         }
-        assert_eq!(table.reserve(Owner { file: 3, user: 7 }, limits).err(), Some(ENOSPC));
+        assert_eq!(
+            table.reserve(Owner { file: 3, user: 7 }, limits).err(),
+            Some(ENOSPC)
+        );
         assert!(table.reserve(Owner { file: 3, user: 8 }, limits).is_ok());
         held.clear();
         assert!(table.reserve(Owner { file: 3, user: 7 }, limits).is_ok());

@@ -46,7 +46,11 @@ impl<const WORDS: usize> Bits<WORDS> {
 
     /// Takes the smallest number out.
     fn take(&mut self) -> Option<u32> {
-        let (index, word) = self.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let (index, word) = self
+            .0
+            .iter_mut()
+            .enumerate()
+            .find(|(_, word)| **word != 0)?;
         let bit = word.trailing_zeros();
         *word &= *word - 1;
         Some(index as u32 * 64 + bit)
@@ -63,7 +67,10 @@ impl Pending {
     };
 
     fn take(&mut self) -> Option<Write> {
-        let write = |register: u64, value| Write { register: register as u32, value };
+        let write = |register: u64, value| Write {
+            register: register as u32,
+            value,
+        };
         if let Some(tail) = self.tail.take() {
             return Some(write(regs::ADMIN_TAIL, tail));
         }
@@ -170,7 +177,10 @@ mod tests {
         bells.wake(regs::WAKE_FOREIGN);
         bells.admin_tail(1);
         bells.admin_tail(2);
-        let write = |register: u64, value| Write { register: register as u32, value };
+        let write = |register: u64, value| Write {
+            register: register as u32,
+            value,
+        };
         let all = [
             write(regs::ADMIN_TAIL, 2),
             write(regs::KICK, 7),

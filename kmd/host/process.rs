@@ -30,7 +30,12 @@ impl Process {
         doorbells: Arc<Doorbells>,
         clock_start: u64,
     ) -> Self {
-        Self { dev, area, doorbells, clock_start }
+        Self {
+            dev,
+            area,
+            doorbells,
+            clock_start,
+        }
     }
 }
 
@@ -76,7 +81,11 @@ impl Transport for Process {
     }
 
     fn status(&self) -> Status {
-        Status { enabled: !self.doorbells.ended(), resetting: false, failed: false }
+        Status {
+            enabled: !self.doorbells.ended(),
+            resetting: false,
+            failed: false,
+        }
     }
 
     /// Returns false: a process that does not answer would not reset itself either.
@@ -118,7 +127,15 @@ impl Transport for Process {
             Purpose::Argument => return Err(EINVAL),
         };
         let start = self.area.part(offset, bytes).ok_or(EINVAL)?;
-        Ok(KBox::new(Part { start, bytes, offset, _area: self.area.clone() }, flags)?)
+        Ok(KBox::new(
+            Part {
+                start,
+                bytes,
+                offset,
+                _area: self.area.clone(),
+            },
+            flags,
+        )?)
     }
 
     fn dma(&self) -> Option<&Device<Bound>> {

@@ -86,7 +86,11 @@ impl Change {
             return Err(EINVAL);
         }
         if matches!(content, Content::Nothing) {
-            return Ok(Self { vm, range, to: To::Nothing });
+            return Ok(Self {
+                vm,
+                range,
+                to: To::Nothing,
+            });
         }
         must_live(state, &vm)?;
         let to = match (content, bo) {
@@ -104,10 +108,16 @@ impl Change {
             (Content::Null { access }, _) => {
                 // A device that is told provides the memory itself, in the end from the same machine. Zeros that
                 // are only read need no memory.
-                let amount = Amount { bytes, ..Amount::default() };
+                let amount = Amount {
+                    bytes,
+                    ..Amount::default()
+                };
                 let here = caller.gpu(|gpu| Ok(gpu.transport().dma().is_none()))?;
                 let charge = access.writes().then(|| Charge::take(vm.account(), amount));
-                let null = charge.transpose()?.map(|charge| Null::new(charge, here)).transpose()?;
+                let null = charge
+                    .transpose()?
+                    .map(|charge| Null::new(charge, here))
+                    .transpose()?;
                 To::Null(null, access)
             }
             (Content::Nothing | Content::Buffer { .. }, _) => return Err(EINVAL),
@@ -134,7 +144,9 @@ impl Change {
                         return mapping.show(gpu, access, (backing, from));
                     };
                     let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
-                    let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+                    let pieces = table
+                        .iter()
+                        .map(|piece| (piece.dma_address(), piece.dma_len()));
                     let extents = Some(Cut::new(pieces, offset, bytes));
                     mapping.tell(gpu, access, (backing, from), extents)
                 })
@@ -145,8 +157,10 @@ impl Change {
                     return mapping.show(gpu, access, (Backing::Pinned(pinned), 0));
                 };
                 let user = Arc::new(UserPages::map(pinned, dev)?, GFP_KERNEL_ACCOUNT)?;
-                let pieces =
-                    user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+                let pieces = user
+                    .table()
+                    .iter()
+                    .map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, 0, bytes));
                 mapping.tell(gpu, access, (Backing::User(user.clone()), 0), extents)
             }),
@@ -218,9 +232,11 @@ impl NewMapping<'_> {
     /// # Errors
     /// It is not in the tree.
     fn show(&mut self, gpu: &Gpu<'_>, access: Access, backing: (Backing, u64)) -> Result {
-        self.insert(access, backing, |vm, range, calls| match access.executes() {
-            true => send_unlisted_map(gpu, vm, range, access.bits(), calls),
-            false => Ok(()),
+        self.insert(access, backing, |vm, range, calls| {
+            match access.executes() {
+                true => send_unlisted_map(gpu, vm, range, access.bits(), calls),
+                false => Ok(()),
+            }
         })
     }
 
@@ -230,7 +246,12 @@ impl NewMapping<'_> {
         backing: (Backing, u64),
         send: impl FnOnce(&Vm, &Range<u64>, &mut KVVec<Arc<Call>>) -> Result,
     ) -> Result {
-        let Self { vm, range, calls, made } = self;
+        let Self {
+            vm,
+            range,
+            calls,
+            made,
+        } = self;
         let place = Place::new(GFP_KERNEL_ACCOUNT)?;
         let cost = Charge::take(vm.account(), MAPPING)?;
         let mut edit = vm.edit()?;
@@ -248,7 +269,12 @@ fn map(
     send: impl for<'g> FnOnce(&Gpu<'g>, &mut NewMapping<'_>) -> Result,
 ) -> Result {
     let undoing = Order::new()?;
-    let mut mapping = NewMapping { vm, range, calls: KVVec::new(), made: None };
+    let mut mapping = NewMapping {
+        vm,
+        range,
+        calls: KVVec::new(),
+        made: None,
+    };
     hardware.gpu(|gpu| send(gpu, &mut mapping))?;
     let (serial, mut result) = mapping.made.ok_or(EINVAL)?;
     for call in mapping.calls {
@@ -271,7 +297,10 @@ fn map(
 /// The VM_MAP of `bytes` bytes from `start`; `flags` are those of the mapping.
 fn map_command(vm: &Vm, start: u64, bytes: u64, flags: u32, extents: (u64, usize)) -> Command {
     let args = [start, bytes, extents.0, extents.1 as u64, 0, 0];
-    Command { flags, ..vm_command(op::VM_MAP, vm.id(), args) }
+    Command {
+        flags,
+        ..vm_command(op::VM_MAP, vm.id(), args)
+    }
 }
 
 fn send_map(gpu: &Gpu<'_>, command: Command, keep: Keep, calls: &mut KVVec<Arc<Call>>) -> Result {
@@ -289,7 +318,12 @@ fn send_unlisted_map(
     calls: &mut KVVec<Arc<Call>>,
 ) -> Result {
     let bytes = range.end - range.start;
-    send_map(gpu, map_command(vm, range.start, bytes, flags, (0, 0)), Keep::Nothing, calls)
+    send_map(
+        gpu,
+        map_command(vm, range.start, bytes, flags, (0, 0)),
+        Keep::Nothing,
+        calls,
+    )
 }
 
 /// Sends the VM_MAPs of a range, with one page of extents each.
@@ -327,7 +361,9 @@ fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, start: u64, serial: u64, order: Order) {
     // VM_DESTROY removes it with all others.
     let Ok(mut edit) = vm.edit() else { return };
     // Another thread may have unmapped it meanwhile, or a part of it.
-    let Some((end, gone)) = edit.take_back(start, serial) else { return };
+    let Some((end, gone)) = edit.take_back(start, serial) else {
+        return;
+    };
     order.call.leave();
     // A command that could not be sent was settled.
     let _ = send_unmap(gpu, vm, &(start..end), gone, order, edit);
@@ -364,7 +400,9 @@ fn send_unmap(
     // The device has lost the pages already. It is told so that it changes its own mapping of code and
     // forgets orphans.
     let tell = vm.orphaned() || taken.values().any(Mapping::executes);
-    let call = tell.then(|| gpu.send(order, command, Keep::Nothing).ok()).flatten();
+    let call = tell
+        .then(|| gpu.send(order, command, Keep::Nothing).ok())
+        .flatten();
     // The pages are freed without the lock.
     drop(edit);
     drop(taken);

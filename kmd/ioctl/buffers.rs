@@ -25,7 +25,11 @@ pub(super) fn create(dev: &TallyDevice, file: &drm::File<TallyFile>, arg: &mut B
     let NewBuffer { size, flags } = NewBuffer::try_from(&*arg)?;
     let inner = file.inner();
     let account = inner.account().clone();
-    let args = BoArgs { account, flags, creator: inner.id() };
+    let args = BoArgs {
+        account,
+        flags,
+        creator: inner.id(),
+    };
     let bo = Bo::new(dev, size, shmem::ObjectConfig::default(), args)?;
     patch_buffer(&bo);
     arg.handle = bo.create_handle(file)?;

@@ -27,7 +27,13 @@ impl<'a> Hardware<'a> {
     /// # Errors
     /// ENODEV: the device is gone. Those of `f`.
     pub(super) fn gpu<T>(self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
-        self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
+        self.gpu_or_gone(|gpu| {
+            if gpu.state().gone() {
+                Err(ENODEV)
+            } else {
+                f(gpu)
+            }
+        })
     }
 
     /// Like [`Self::gpu`], for calls that free resources, which also work after the device has been given up.

@@ -30,13 +30,21 @@ struct Store {
 
 /// IOCTL: SEM_FOLLOW: arms a cell that takes a value once a fence has signalled.
 pub(super) fn follow(caller: &Caller<'_>, arg: &SemFollow) -> Result {
-    let Follow { handle, offset, value, status: place, source } = Follow::try_from(arg)?;
+    let Follow {
+        handle,
+        offset,
+        value,
+        status: place,
+        source,
+    } = Follow::try_from(arg)?;
     let file = caller.file();
     let bo = caller.lookup()(handle)?;
     if !bo.may_write(Some(file.id())) {
         return Err(EACCES);
     }
-    let place = place.map(|offset| PinnedWord::new(&bo, offset)).transpose()?;
+    let place = place
+        .map(|offset| PinnedWord::new(&bo, offset))
+        .transpose()?;
     let cell = PinnedWord::new(&bo, offset)?;
     let fence = match source {
         FenceSource::SyncFile(number) => Fence::of_sync_file(number)?,
@@ -47,14 +55,22 @@ pub(super) fn follow(caller: &Caller<'_>, arg: &SemFollow) -> Result {
     }
     let charge = Some(Charge::take(file.account(), WAIT)?);
     let bucket = waiters_index(offset);
-    let mut store = Store { cell, status: place, bucket, value, _bo: bo, charge };
+    let mut store = Store {
+        cell,
+        status: place,
+        bucket,
+        value,
+        _bo: bo,
+        charge,
+    };
     if let Some(status) = status(core::iter::once(&fence)) {
         store.carry_out(status, caller.dev);
         return Ok(());
     }
     let mut fences = KVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?;
     fences.push(fence, GFP_KERNEL_ACCOUNT)?;
-    file.follower().arm(fences, KBox::new(store, GFP_KERNEL_ACCOUNT)?, caller.dev)
+    file.follower()
+        .arm(fences, KBox::new(store, GFP_KERNEL_ACCOUNT)?, caller.dev)
 }
 
 impl Due for Store {

@@ -60,7 +60,13 @@ pub(super) fn read(caller: &Caller<'_>, asked: &Bind) -> Result<(KVec<Fence>, Ou
         }
         Ok((PinnedWord::new(&bo, offset)?, bo))
     });
-    Ok((waits, Outcome { word: word.transpose()?, targets }))
+    Ok((
+        waits,
+        Outcome {
+            word: word.transpose()?,
+            targets,
+        },
+    ))
 }
 
 /// Calls `f` with the handle and the point of each element of an array.
@@ -97,8 +103,12 @@ pub(super) fn arm(
 ) -> Result {
     let file = caller.file();
     let charge = Charge::take(file.account(), WAIT)?;
-    let later = Later { change: Some((change, outcome)), _charge: charge };
-    file.binder().arm(waits, KBox::new(later, GFP_KERNEL_ACCOUNT)?, caller.dev)
+    let later = Later {
+        change: Some((change, outcome)),
+        _charge: charge,
+    };
+    file.binder()
+        .arm(waits, KBox::new(later, GFP_KERNEL_ACCOUNT)?, caller.dev)
 }
 
 impl Due for Later {

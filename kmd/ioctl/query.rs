@@ -49,7 +49,9 @@ fn answer(arg: &mut Query, bytes: &[u8]) -> Result {
             return Err(EINVAL);
         }
         let to = UserPtr::from_addr(usize::try_from(arg.data).map_err(|_| EFAULT)?);
-        UserSlice::new(to, bytes.len()).writer().write_slice(bytes)?;
+        UserSlice::new(to, bytes.len())
+            .writer()
+            .write_slice(bytes)?;
     }
     arg.size = bytes.len() as u32;
     Ok(())

@@ -48,10 +48,20 @@ fn begin(
     file: &TallyFile,
     arg: &QueueCreate,
 ) -> Result<(Arc<Queue>, Arc<Call>, Order)> {
-    let NewQueue { vm, class, index, priority, packets, ring, control } = NewQueue::try_from(arg)?;
+    let NewQueue {
+        vm,
+        class,
+        index,
+        priority,
+        packets,
+        ring,
+        control,
+    } = NewQueue::try_from(arg)?;
     let identity = gpu.identity()?;
     let classes = (identity.engine_classes as usize).min(identity.engines.len());
-    let engines = identity.engines[..classes].get(class as usize).ok_or(EINVAL)?;
+    let engines = identity.engines[..classes]
+        .get(class as usize)
+        .ok_or(EINVAL)?;
     if index >= engines.count {
         return Err(EINVAL);
     }
@@ -64,7 +74,14 @@ fn begin(
     let (order, ending) = (Order::new()?, Order::new()?);
     let queue = Queue::new(id.id(), vm.clone(), class, file.engine_time().clone())?;
     let engine = [class, index, priority].map(u64::from);
-    let args = [ring.start, control.start, u64::from(packets), engine[0], engine[1], engine[2]];
+    let args = [
+        ring.start,
+        control.start,
+        u64::from(packets),
+        engine[0],
+        engine[1],
+        engine[2],
+    ];
     let command = queue_command(op::QUEUE_CREATE, &queue, args);
     let ranges = [(ring, Access::READ), (control, Access::READ_WRITE)];
     let published = queue.clone();

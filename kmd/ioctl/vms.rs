@@ -49,7 +49,9 @@ fn begin(gpu: &Gpu<'_>, file: &TallyFile, arg: &VmCreate) -> Result<(Arc<Vm>, Ar
     let vm = Vm::new(id, file.owner(), file.pid(), window, account, last)?;
     let command = vm_command(op::VM_CREATE, id, args);
     let published = vm.clone();
-    let call = gpu.send_then(order, command, Keep::Nothing, || reserved.publish(published))?;
+    let call = gpu.send_then(order, command, Keep::Nothing, || {
+        reserved.publish(published)
+    })?;
     Ok((vm, call))
 }
 
@@ -83,7 +85,11 @@ pub(super) fn orphan(caller: &Caller<'_>, arg: &VmOrphan) -> Result {
         let _edit = vm.edit()?;
         vm.set_orphaned();
         let args = [cells.start, cells.end - cells.start, 0, 0, 0, 0];
-        gpu.send(order, vm_command(op::VM_ORPHAN, vm.id(), args), Keep::Nothing)
+        gpu.send(
+            order,
+            vm_command(op::VM_ORPHAN, vm.id(), args),
+            Keep::Nothing,
+        )
     })?;
     call.wait(file.state()).map(|_| ())
 }

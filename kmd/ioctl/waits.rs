@@ -41,7 +41,11 @@ pub(super) fn wait(
 ) -> Result {
     let asked = Wait::try_from(&*arg)?;
     let mut progress = progress(lookup, &asked.entries)?;
-    let vm = asked.entries.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
+    let vm = asked
+        .entries
+        .vm
+        .map(|id| state.vms.get(file.id(), id))
+        .transpose()?;
     arg.index = match progress.look() {
         _ if asked.file => open(file, progress, vm)?,
         Some(index) => index,
@@ -167,7 +171,10 @@ pub(super) fn notify(
     let Notify { entries, target } = Notify::try_from(arg)?;
     let state = file.state();
     let progress = progress(lookup, &entries)?;
-    let vm = entries.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
+    let vm = entries
+        .vm
+        .map(|id| state.vms.get(file.id(), id))
+        .transpose()?;
     let target = match target {
         NotifyTarget::Eventfd(number) => Target::Eventfd(Eventfd::get(number)?),
         NotifyTarget::Point(handle, at) => Target::Point(Point::new(drm_file, handle, at)?),

@@ -56,9 +56,22 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// The part from VA `at` to `end` of a mapping that begins at `start`, as a mapping of its own.
     fn rest(&self, start: u64, at: u64, end: u64, cost: Option<Charge>) -> Self {
-        let Self { access, serial, ref backing, from, .. } = *self;
+        let Self {
+            access,
+            serial,
+            ref backing,
+            from,
+            ..
+        } = *self;
         let from = from + (at - start) / PAGE_SIZE;
-        Self { end, access, serial, backing: backing.clone(), from, _cost: cost }
+        Self {
+            end,
+            access,
+            serial,
+            backing: backing.clone(),
+            from,
+            _cost: cost,
+        }
     }
 
     /// The first VA after it.
@@ -85,7 +98,10 @@ impl Mapping {
             Backing::Pinned(user) => Ok(user.shown(part)),
             Backing::Null(Some(null)) => match &null.pages {
                 Some(pages) => {
-                    let missing = || Missing { null: null.clone(), index: part.index };
+                    let missing = || Missing {
+                        null: null.clone(),
+                        index: part.index,
+                    };
                     pages.shown(part).ok_or_else(missing)
                 }
                 None => Ok(zeros(part)),
@@ -128,8 +144,16 @@ impl Null {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new(charge: Charge, here: bool) -> Result<Arc<Self>> {
-        let pages = here.then(|| NullPages::new(charge.bytes() / PAGE_SIZE)).transpose()?;
-        Ok(Arc::new(Self { _charge: charge, pages }, GFP_KERNEL_ACCOUNT)?)
+        let pages = here
+            .then(|| NullPages::new(charge.bytes() / PAGE_SIZE))
+            .transpose()?;
+        Ok(Arc::new(
+            Self {
+                _charge: charge,
+                pages,
+            },
+            GFP_KERNEL_ACCOUNT,
+        )?)
     }
 }
 
@@ -142,8 +166,15 @@ impl Bindings {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let maps = Maps { tree: RBTree::new(), ended: false, serial: 0 };
-        Arc::pin_init(pin_init!(Self { maps <- new_mutex!(maps) }), GFP_KERNEL_ACCOUNT)
+        let maps = Maps {
+            tree: RBTree::new(),
+            ended: false,
+            serial: 0,
+        };
+        Arc::pin_init(
+            pin_init!(Self { maps <- new_mutex!(maps) }),
+            GFP_KERNEL_ACCOUNT,
+        )
     }
 
     /// Locks the bindings, to change them. `space` is the file that shows them.
@@ -161,7 +192,11 @@ impl Bindings {
     /// The number of mappings, and their size in bytes.
     pub(crate) fn count(&self) -> (usize, u64) {
         let maps = self.maps.lock();
-        let bytes = maps.tree.iter().map(|(start, mapping)| mapping.end - start).sum();
+        let bytes = maps
+            .tree
+            .iter()
+            .map(|(start, mapping)| mapping.end - start)
+            .sum();
         (maps.tree.keys().count(), bytes)
     }
 
@@ -182,8 +217,12 @@ impl space::Bound for Bindings {
     fn with_page(&self, va: u64, show: &mut dyn FnMut(&Shown)) -> bool {
         loop {
             let maps = self.maps.lock();
-            let Some(start) = overlap(&maps.tree, &(va..va + 1)) else { return false };
-            let Some(mapping) = maps.tree.get(&start) else { return false };
+            let Some(start) = overlap(&maps.tree, &(va..va + 1)) else {
+                return false;
+            };
+            let Some(mapping) = maps.tree.get(&start) else {
+                return false;
+            };
             let missing = match mapping.shown(start, va) {
                 Ok(shown) => {
                     show(&shown);
@@ -193,7 +232,12 @@ impl space::Bound for Bindings {
             };
             // Memory is allocated without the lock, since that may wait.
             drop(maps);
-            if missing.null.pages.as_ref().is_none_or(|pages| pages.fill(missing.index).is_err()) {
+            if missing
+                .null
+                .pages
+                .as_ref()
+                .is_none_or(|pages| pages.fill(missing.index).is_err())
+            {
                 return false;
             }
         }
@@ -239,14 +283,23 @@ impl Edit<'_> {
         }
         let serial = maps.serial;
         maps.serial += 1;
-        let mapping = Mapping { end: range.end, access, serial, backing, from, _cost: Some(cost) };
+        let mapping = Mapping {
+            end: range.end,
+            access,
+            serial,
+            backing,
+            from,
+            _cost: Some(cost),
+        };
         maps.tree.insert(place.into_node(range.start, mapping));
         Ok(serial)
     }
 
     /// Whether all ranges are mapped with at least their access.
     pub(crate) fn covers(&self, ranges: &[(Range<u64>, Access)]) -> bool {
-        ranges.iter().all(|(range, access)| covers(&self.maps.tree, range, *access))
+        ranges
+            .iter()
+            .all(|(range, access)| covers(&self.maps.tree, range, *access))
     }
 
     /// Removes the mappings in `range`; `cost` is called for the charge of each mapping that a cut creates.
@@ -270,7 +323,10 @@ impl Edit<'_> {
         serial: u64,
     ) -> Option<(u64, RBTree<u64, Mapping>)> {
         let tree = &mut self.maps.tree;
-        let end = tree.get(&start).filter(|mapping| mapping.serial == serial)?.end;
+        let end = tree
+            .get(&start)
+            .filter(|mapping| mapping.serial == serial)?
+            .end;
         let mut taken = RBTree::new();
         taken.insert(tree.remove_node(&start)?);
         zap(self.space, &(start..end));
@@ -282,7 +338,9 @@ impl Edit<'_> {
 fn overlap(tree: &RBTree<u64, Mapping>, range: &Range<u64>) -> Option<u64> {
     let before = match tree.cursor_lower_bound(&range.start) {
         Some(cursor) => {
-            let before = cursor.peek_prev().filter(|(_, mapping)| mapping.end > range.start);
+            let before = cursor
+                .peek_prev()
+                .filter(|(_, mapping)| mapping.end > range.start);
             let at = Some(cursor.current()).filter(|(start, _)| **start < range.end);
             return before.or(at).map(|(start, _)| *start);
         }
@@ -296,7 +354,9 @@ fn overlap(tree: &RBTree<u64, Mapping>, range: &Range<u64>) -> Option<u64> {
 fn covers(tree: &RBTree<u64, Mapping>, range: &Range<u64>, access: Access) -> bool {
     let mut from = range.start;
     while from < range.end {
-        let Some(start) = overlap(tree, &(from..range.end)) else { return false };
+        let Some(start) = overlap(tree, &(from..range.end)) else {
+            return false;
+        };
         match tree.get(&start) {
             Some(mapping) if start <= from && mapping.access.includes(access) => {
                 from = mapping.end;
@@ -328,13 +388,18 @@ fn take(
 ) -> Result<RBTree<u64, Mapping>> {
     let (left, right) = cuts(tree, range);
     let spare = |needed: bool| match needed {
-        true => Ok::<_, Error>(Some((RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?, cost()?))),
+        true => Ok::<_, Error>(Some((
+            RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?,
+            cost()?,
+        ))),
         false => Ok(None),
     };
     let (mut left, mut right) = (spare(left)?, spare(right)?);
     let mut taken = RBTree::new();
     while let Some(start) = overlap(tree, range) {
-        let Some(mapping) = tree.get(&start) else { break };
+        let Some(mapping) = tree.get(&start) else {
+            break;
+        };
         let end = mapping.end;
         let before = left.take_if(|_| start < range.start);
         let before = before.map(|(place, cost)| {
@@ -344,7 +409,9 @@ fn take(
         let behind = behind.map(|(place, cost)| {
             place.into_node(range.end, mapping.rest(start, range.end, end, cost))
         });
-        let Some(node) = tree.remove_node(&start) else { break };
+        let Some(node) = tree.remove_node(&start) else {
+            break;
+        };
         taken.insert(node);
         for rest in [before, behind].into_iter().flatten() {
             tree.insert(rest);
@@ -359,7 +426,14 @@ mod tests {
 
     fn insert(tree: &mut RBTree<u64, Mapping>, start: u64, end: u64, access: Access) -> Result {
         let backing = Backing::Null(None);
-        let mapping = Mapping { end, access, serial: 0, backing, from: 0, _cost: None };
+        let mapping = Mapping {
+            end,
+            access,
+            serial: 0,
+            backing,
+            from: 0,
+            _cost: None,
+        };
         tree.try_create_and_insert(start, mapping, GFP_KERNEL)?;
         Ok(())
     }

@@ -74,7 +74,15 @@ impl Queue {
         engine_time: Arc<EngineTime>,
     ) -> Result<Arc<Self>> {
         let (closed, busy_ns, asked) = (Closed::new(), Atomic::new(0), Atomic::new(false));
-        let queue = Self { id, vm, class, closed, busy_ns, asked, engine_time };
+        let queue = Self {
+            id,
+            vm,
+            class,
+            closed,
+            busy_ns,
+            asked,
+            engine_time,
+        };
         Ok(Arc::new(queue, GFP_KERNEL_ACCOUNT)?)
     }
 

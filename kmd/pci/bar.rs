@@ -153,7 +153,11 @@ impl<'bound> Regs<'bound> {
     /// State of the device.
     pub(crate) fn status(&self) -> Status {
         let status = self.0.read(STATUS);
-        Status { enabled: status.enabled(), resetting: status.resetting(), failed: status.failed() }
+        Status {
+            enabled: status.enabled(),
+            resetting: status.resetting(),
+            failed: status.failed(),
+        }
     }
 
     /// Begins a reset. It is done when the status shows none in progress.
@@ -225,7 +229,13 @@ mod tests {
         assert_eq!(bits(true, false, false), regs::status::ENABLED);
         assert_eq!(bits(false, true, false), regs::status::RESETTING);
         assert_eq!(bits(false, false, true), regs::status::FAILED);
-        assert_eq!(u32::from(CONTROL::zeroed().with_enable(true)), regs::control::ENABLE);
-        assert_eq!(u32::from(CONTROL::zeroed().with_reset(true)), regs::control::RESET);
+        assert_eq!(
+            u32::from(CONTROL::zeroed().with_enable(true)),
+            regs::control::ENABLE
+        );
+        assert_eq!(
+            u32::from(CONTROL::zeroed().with_reset(true)),
+            regs::control::RESET
+        );
     }
 }

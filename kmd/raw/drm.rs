@@ -76,7 +76,9 @@ impl Parent<Bound> {
 fn raw<D: drm::Driver, C: drm::DeviceContext>(
     dev: &drm::Device<D, C>,
 ) -> *mut bindings::drm_device {
-    core::ptr::from_ref(dev).cast::<bindings::drm_device>().cast_mut()
+    core::ptr::from_ref(dev)
+        .cast::<bindings::drm_device>()
+        .cast_mut()
 }
 
 /// The `Ioctl` context of a device that has been registered, which a device with an open

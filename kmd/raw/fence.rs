@@ -55,7 +55,9 @@ impl Fence {
     pub(crate) fn of_sync_file(number: u32) -> Result<Self> {
         let number = c_int::try_from(number).map_err(|_| EINVAL)?;
         // SAFETY: takes a number.
-        NonNull::new(unsafe { sync_file_get_fence(number) }).map(Self).ok_or(EINVAL)
+        NonNull::new(unsafe { sync_file_get_fence(number) })
+            .map(Self)
+            .ok_or(EINVAL)
     }
 
     /// The fence at `point` of the sync object that `file` has under `handle`. Point 0 stands for the one fence of
@@ -68,7 +70,9 @@ impl Fence {
         handle: u32,
         point: u64,
     ) -> Result<Self> {
-        let file = core::ptr::from_ref(file).cast::<bindings::drm_file>().cast_mut();
+        let file = core::ptr::from_ref(file)
+            .cast::<bindings::drm_file>()
+            .cast_mut();
         let mut out = core::ptr::null_mut();
         // SAFETY: `drm::File` is a transparent wrapper of a live `drm_file`; `out` is a place for the result.
         to_result(unsafe { tally_fence_of_point(file, handle, point, &mut out) })?;
@@ -120,7 +124,11 @@ impl<S: Signalled> Watch<S> {
         let data = Arc::as_ptr(&to).cast_mut().cast();
         // SAFETY: a live fence; `to` lives longer than the callback, which `drop` ends.
         let raw = from_err_ptr(unsafe { tally_watch_new(fence.0.as_ptr(), call::<S>, data) })?;
-        Ok(Self { raw: NonNull::new(raw).ok_or(ENOMEM)?, fence, _to: to })
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            fence,
+            _to: to,
+        })
     }
 }
 

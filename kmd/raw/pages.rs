@@ -58,15 +58,33 @@ pub(crate) struct Part {
 impl Part {
     /// The shim's description of this part of `pages`, or of zeros if that is NULL.
     fn of(self, pages: *const *mut bindings::page, whole_folios: bool) -> Shown {
-        let Self { index, first, end, write, execute } = self;
+        let Self {
+            index,
+            first,
+            end,
+            write,
+            execute,
+        } = self;
         let [index, first, end] = [index, first, end].map(|it| it as c_ulong);
-        Shown { pages, index, first, end, write, execute, whole_folios }
+        Shown {
+            pages,
+            index,
+            first,
+            end,
+            write,
+            execute,
+            whole_folios,
+        }
     }
 }
 
 /// Zeros that are only read.
 pub(crate) fn zeros(part: Part) -> Shown {
-    Part { write: false, ..part }.of(core::ptr::null(), false)
+    Part {
+        write: false,
+        ..part
+    }
+    .of(core::ptr::null(), false)
 }
 
 /// Maps the pages of a buffer for a process.
@@ -330,7 +348,9 @@ impl UserPages {
     /// ENOMEM and others: they cannot be mapped.
     pub(crate) fn map(pinned: PinnedUser, dev: &Device<Bound>) -> Result<Self> {
         // `Device` is a transparent wrapper.
-        let dev = core::ptr::from_ref(dev).cast::<bindings::device>().cast_mut();
+        let dev = core::ptr::from_ref(dev)
+            .cast::<bindings::device>()
+            .cast_mut();
         // SAFETY: a bound device, and pages that are not mapped yet, since this owns them.
         to_result(unsafe { tally_user_map(pinned.0.as_ptr(), dev) })?;
         Ok(Self(pinned))
@@ -363,7 +383,9 @@ impl NullPages {
     /// ENOMEM.
     pub(crate) fn new(count: u64) -> Result<Self> {
         // SAFETY: takes a number.
-        NonNull::new(unsafe { tally_null_new(count as c_ulong) }).map(Self).ok_or(ENOMEM)
+        NonNull::new(unsafe { tally_null_new(count as c_ulong) })
+            .map(Self)
+            .ok_or(ENOMEM)
     }
 
     fn array(&self) -> *mut *mut bindings::page {

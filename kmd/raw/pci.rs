@@ -57,7 +57,9 @@ pub(crate) const fn id(vendor: u16, device: u16) -> pci::DeviceId {
 /// The C device of a PCI device.
 fn raw(pdev: &pci::Device<Bound>) -> *mut bindings::pci_dev {
     // `pci::Device` is a transparent wrapper.
-    core::ptr::from_ref(pdev).cast::<bindings::pci_dev>().cast_mut()
+    core::ptr::from_ref(pdev)
+        .cast::<bindings::pci_dev>()
+        .cast_mut()
 }
 
 /// Installs the functions of [`Power`]. The abstraction of PCI drivers has no such callbacks.
@@ -72,7 +74,11 @@ pub(crate) unsafe fn handle_power<D: Power>(pdev: &pci::Device<Bound>) {
 struct CallbacksOf<D>(PhantomData<D>);
 
 impl<D: Power> CallbacksOf<D> {
-    const ALL: Callbacks = Callbacks { halt: halt::<D>, pause: pause::<D>, go_on: go_on::<D> };
+    const ALL: Callbacks = Callbacks {
+        halt: halt::<D>,
+        pause: pause::<D>,
+        go_on: go_on::<D>,
+    };
 }
 
 /// The data of a bound device.

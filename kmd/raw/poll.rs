@@ -89,7 +89,12 @@ pub(crate) fn file<P: Polled>(about: Pin<KBox<P>>) -> Result<ARef<File>> {
     let name = c"[tally-wait]".as_char_ptr();
     // SAFETY: name and table are static. The file owns `about`, which `release` frees.
     let file = from_err_ptr(unsafe {
-        anon_inode_getfile(name, &Operations::<P>::FILE, about.cast(), bindings::O_RDONLY as c_int)
+        anon_inode_getfile(
+            name,
+            &Operations::<P>::FILE,
+            about.cast(),
+            bindings::O_RDONLY as c_int,
+        )
     })
     .inspect_err(|_| {
         // SAFETY: no file was made, so `about` is still ours.

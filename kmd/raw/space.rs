@@ -81,7 +81,10 @@ impl Area {
     pub(crate) fn new(bytes: usize) -> Result<Self> {
         // SAFETY: the call takes only a number.
         let start = unsafe { tally_area_new(bytes as c_ulong) };
-        Ok(Self { start: NonNull::new(start).ok_or(ENOMEM)?, bytes })
+        Ok(Self {
+            start: NonNull::new(start).ok_or(ENOMEM)?,
+            bytes,
+        })
     }
 
     /// The address of `bytes` bytes at `offset`, page-aligned if `offset` is.
@@ -211,7 +214,11 @@ impl<B: Bound> Space<B> {
         except: Process,
     ) -> Result<Self> {
         let view = KBox::new(
-            View { bound, waiters: SharedPage::of(area, offset)?, except },
+            View {
+                bound,
+                waiters: SharedPage::of(area, offset)?,
+                except,
+            },
             GFP_KERNEL_ACCOUNT,
         )?;
         let view = KBox::into_raw(view);
@@ -223,7 +230,10 @@ impl<B: Bound> Space<B> {
             })?;
         let file = NonNull::new(file).ok_or(ENOMEM)?;
         // SAFETY: the file is new, its only reference is ours, and no call on it is in progress.
-        Ok(Self { file: unsafe { ARef::from_raw(file.cast()) }, _of: PhantomData })
+        Ok(Self {
+            file: unsafe { ARef::from_raw(file.cast()) },
+            _of: PhantomData,
+        })
     }
 
     /// The file itself.
@@ -288,7 +298,9 @@ unsafe extern "C" fn mmap<B: Bound>(
         return EINVAL.to_errno();
     }
     area.set_dontcopy();
-    let result = area.try_clear_maywrite().and_then(|()| area.try_clear_mayexec());
+    let result = area
+        .try_clear_maywrite()
+        .and_then(|()| area.try_clear_mayexec());
     // SAFETY: the area is new and has one page, and the page is one that this call can map.
     let insert = || unsafe { bindings::vm_insert_page(vma, area.start(), view.waiters.0.as_ptr()) };
     match result {
@@ -314,7 +326,9 @@ unsafe extern "C" fn huge_fault<B: Bound>(
     // SAFETY: as the contract of this function requires.
     let (view, va) = unsafe { of_fault::<B>(vmf) };
     // SAFETY: as the contract of this function requires; the page is bound and has memory until this returns.
-    view.bound.with_page(va, &mut |shown| result = unsafe { tally_space_show(vmf, order, shown) });
+    view.bound.with_page(va, &mut |shown| {
+        result = unsafe { tally_space_show(vmf, order, shown) }
+    });
     result
 }
 

@@ -101,7 +101,9 @@ impl Point {
         handle: u32,
         point: u64,
     ) -> Result<Self> {
-        let file = core::ptr::from_ref(file).cast::<bindings::drm_file>().cast_mut();
+        let file = core::ptr::from_ref(file)
+            .cast::<bindings::drm_file>()
+            .cast_mut();
         // SAFETY: `drm::File` is a transparent wrapper of a live `drm_file`.
         let point = from_err_ptr(unsafe { tally_point_new(file, handle, point) })?;
         NonNull::new(point).map(Self).ok_or(ENOMEM)

@@ -23,7 +23,11 @@ pub(crate) fn plain<T: ?Sized, const ID: u64>(work: &Work<T, ID>) -> RawWork {
 /// The C work item of a delayed work, which its type keeps private.
 pub(crate) fn delayed<T: ?Sized, const ID: u64>(work: Pin<&DelayedWork<T, ID>>) -> RawWork {
     // SAFETY: a live object; the pointers are only computed.
-    RawWork(unsafe { Work::raw_get(DelayedWork::raw_as_work(core::ptr::from_ref(work.get_ref()))) })
+    RawWork(unsafe {
+        Work::raw_get(DelayedWork::raw_as_work(core::ptr::from_ref(
+            work.get_ref(),
+        )))
+    })
 }
 
 /// Ends pending and running work of `dev`: no code of it runs afterwards.
@@ -38,7 +42,10 @@ pub(crate) unsafe fn cancel<D: drm::Driver>(
 ) {
     // SAFETY: the work is part of the live device; `delayed_work` begins with it.
     let pending = unsafe {
-        [bindings::cancel_delayed_work_sync(delayed.0.cast()), bindings::cancel_work_sync(plain.0)]
+        [
+            bindings::cancel_delayed_work_sync(delayed.0.cast()),
+            bindings::cancel_work_sync(plain.0),
+        ]
     };
     for _ in pending.into_iter().filter(|&pending| pending) {
         // SAFETY: a pending work owns a reference to its device, which is ours now.
