@@ -80,6 +80,25 @@ WRONG(two_signals)
     must(zeEventPoolDestroy(pool));
 }
 
+WRONG(two_signals_in_a_list)
+{
+    ze_command_list_handle_t list = new_immediate(false);
+    ze_event_pool_handle_t pool = new_pool(1);
+    ze_event_handle_t event = new_event(pool, 0);
+    int zero = 0, *a = device_memory(2 * sizeof(int));
+
+    must(zeCommandListAppendMemoryFill(list, a, &zero, sizeof(int), sizeof(int), event, 0, NULL)); //! signal-race
+#ifdef MENDED
+    must(zeCommandListAppendBarrier(list, NULL, 0, NULL));
+#endif
+    must(zeCommandListAppendMemoryFill(list, a + 1, &zero, sizeof(int), sizeof(int), event, 0, NULL)); //! signal-race
+    finish(list);
+    must(zeCommandListDestroy(list));
+    must(zeEventDestroy(event));
+    must(zeEventPoolDestroy(pool));
+    release(a);
+}
+
 WRONG(two_signals_with_the_host)
 {
     ze_event_pool_handle_t pool = new_pool(1);
@@ -93,4 +112,56 @@ WRONG(two_signals_with_the_host)
     finish(asynchronous);
     must(zeEventDestroy(event));
     must(zeEventPoolDestroy(pool));
+}
+
+WRONG(a_signal_that_never_comes)
+{
+    ze_event_pool_handle_t pool = new_pool(1);
+    ze_event_handle_t event = new_event(pool, 0);
+
+#ifdef MENDED
+    barrier(asynchronous, event, NULL);
+#endif
+    zeEventHostSynchronize(event, 1500000000); //! never-signalled
+    must(zeEventDestroy(event));
+    must(zeEventPoolDestroy(pool));
+}
+
+WRONG(a_list_that_waits_for_nothing)
+{
+    ze_command_queue_handle_t queue = new_queue();
+    ze_command_list_handle_t list = regular_list();
+    ze_event_pool_handle_t pool = new_pool(1);
+    ze_event_handle_t event = new_event(pool, 0);
+
+    barrier(list, NULL, event);
+    must(zeCommandListClose(list));
+    must(zeCommandQueueExecuteCommandLists(queue, 1, &list, NULL));
+#ifdef MENDED
+    must(zeEventHostSignal(event));
+#endif
+    zeCommandQueueSynchronize(queue, 1500000000); //! never-signalled
+    must(zeEventHostSignal(event));
+    must(zeCommandQueueSynchronize(queue, UINT64_MAX));
+    must(zeCommandListDestroy(list));
+    must(zeCommandQueueDestroy(queue));
+    must(zeEventDestroy(event));
+    must(zeEventPoolDestroy(pool));
+}
+
+WRONG(a_fence_that_no_list_signals)
+{
+    ze_command_queue_handle_t queue = new_queue();
+    ze_fence_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_FENCE_DESC};
+    ze_command_list_handle_t list = regular_list();
+    ze_fence_handle_t fence;
+
+    must(zeFenceCreate(queue, &desc, &fence));
+    must(zeCommandListClose(list));
+    must(zeCommandQueueExecuteCommandLists(queue, 1, &list, TWIN(NULL, fence)));
+    zeFenceHostSynchronize(fence, 1500000000); //! never-signalled
+    must(zeCommandQueueSynchronize(queue, UINT64_MAX));
+    must(zeFenceDestroy(fence));
+    must(zeCommandListDestroy(list));
+    must(zeCommandQueueDestroy(queue));
 }

@@ -42,6 +42,7 @@ mod names;
 pub mod order;
 mod portable;
 pub mod report;
+mod rows;
 mod sarif;
 mod shadow;
 mod suppressions;
@@ -49,6 +50,7 @@ mod transfers;
 mod uses;
 
 use cells::Cells;
+pub use commands::never_signalled;
 use guarded::Guarded;
 use handles::{Handles, Left, Making};
 pub use history::Kind;
@@ -60,8 +62,9 @@ use order::Order;
 pub use portable::Launching;
 use portable::Program;
 use report::{Report, Rule};
+pub use rows::{Rows, Transfer};
 use shadow::{Addresses, Shadow};
-pub use transfers::{Move, Rows, Transfer};
+pub use transfers::Move;
 pub use uses::State;
 use uses::Uses;
 

@@ -22,6 +22,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::checks;
 use crate::host_waits::{self, HostWait, Waiting};
 use crate::settings;
 
@@ -61,6 +62,12 @@ fn report(waiting: Waiting, lasted: Duration) {
     let since = Instant::now().checked_sub(lasted).unwrap_or_else(Instant::now);
     let report = gather(&[HostWait::here(waiting, since)]);
     let lines = report.lines();
+    if settings::get().checks.sync && report.never_ends() && is_alone() {
+        checks::never_signalled(lines.clone());
+    }
+    if settings::get().hang_ms.is_none() {
+        return;
+    }
     crate::trace::hang(gather::nanoseconds(lasted), &lines);
     let mut text = String::new();
     for line in lines {
@@ -73,6 +80,20 @@ fn report(waiting: Waiting, lasted: Duration) {
     {
         log::error!("TALLY_HANG_JSON: {}: {error}", path.display());
     }
+}
+
+/// Whether all other threads of the process are the driver's, and none of them calls functions of the program or
+/// serves another process: then no other thread can signal anything.
+fn is_alone() -> bool {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return false };
+    let mut others = threads.flatten().filter_map(|it| {
+        let is_this = it.file_name().to_str()?.parse() == Ok(HostWait::this_thread());
+        if is_this { None } else { std::fs::read_to_string(it.path().join("comm")).ok() }
+    });
+    let is_ours = |name: String| {
+        name.starts_with("tally-") && !["tally-host-fn", "tally-ipc"].contains(&name.trim())
+    };
+    others.all(is_ours)
 }
 
 /// Appends the report to a file as one line, in one write, since other threads and processes may write there, too.

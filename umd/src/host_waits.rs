@@ -29,7 +29,11 @@ pub fn current() -> &'static str {
 
 /// The time after which a host wait is reported, in ns; `None`: waits are never reported.
 pub fn limit_ns() -> Option<u64> {
-    settings::get().hang_ms.map(|ms| ms * 1_000_000)
+    /// The time after which the check `sync` looks at a wait, in ms.
+    const LOOKED_AT: u64 = 1000;
+    let settings = settings::get();
+    let ms = settings.hang_ms.or(settings.checks.sync.then_some(LOOKED_AT));
+    ms.map(|ms| ms * 1_000_000)
 }
 
 /// The object of a host thread's wait.
@@ -76,10 +80,15 @@ pub struct HostWait {
 }
 
 impl HostWait {
+    /// The system's id of the calling thread.
+    pub fn this_thread() -> i32 {
+        // SAFETY: takes no arguments and cannot fail.
+        unsafe { libc::gettid() }
+    }
+
     /// A wait of the calling thread.
     pub fn here(waiting: Waiting, since: Instant) -> Self {
-        // SAFETY: takes no arguments and cannot fail.
-        let thread = unsafe { libc::gettid() };
+        let thread = Self::this_thread();
         Self { thread, call: current(), waiting, since }
     }
 }

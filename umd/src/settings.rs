@@ -265,7 +265,7 @@ impl Settings {
 impl Settings {
     /// Whether names of cells and calls are kept for reports of who waits for whom.
     pub fn observes_waits(&self) -> bool {
-        self.hang_ms.is_some() || self.top
+        self.hang_ms.is_some() || self.top || self.checks.sync
     }
 
     /// Devices that the GPU is divided into.

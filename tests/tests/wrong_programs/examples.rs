@@ -46,7 +46,8 @@ impl<'a> Example<'a> {
     fn reports(&self) -> Vec<String> {
         let programs = Programs::build(self.file, false);
         let checks = match self.file {
-            "leaks" | "portable" => self.file,
+            "leaks" | "portable" | "sync" => self.file,
+            "order" => "races",
             _ => "memory,init",
         };
         let output = Command::new("timeout")

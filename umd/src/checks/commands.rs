@@ -2,13 +2,12 @@
 //! Races between commands: accesses of copies, fills and the like, and the sentence that says what would order two
 //! commands.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use super::cells::{Access, Raced, Who};
 use super::order::{Execution, Named, Started};
 use super::report::{Report, Rule};
-use super::transfers::{Rows, Transfer};
+use super::rows::{Rows, Transfer};
 use super::{Checks, collector, describe, log};
 
 impl Checks {
@@ -70,20 +69,26 @@ impl Checks {
             notes,
             ..Report::of_call(Rule::CommandRace, message)
         };
-        collector::add_of_caller(place_of(&earlier, &later), report);
+        collector::add_of_caller(earlier.place_with(&later), report);
     }
+}
+
+/// Reports that the current call waits for what nothing is going to signal; the sentences say for what.
+pub fn never_signalled(sentences: Vec<String>) {
+    let message = "the host waits, and nothing that is submitted ends that".to_owned();
+    // How long it has waited is not of interest.
+    let short = |sentence: String| match sentence.split_once(" ms for ") {
+        Some((_, rest)) => format!("it waits for {rest}"),
+        None => sentence,
+    };
+    let notes = sentences.into_iter().map(short).collect();
+    let report = Report { notes, ..Report::of_call(Rule::NeverSignalled, message) };
+    collector::add(report, None);
 }
 
 /// Whether two accesses are reported as one.
 fn is_same(a: &Who, b: &Who) -> bool {
     a.execution == b.execution && a.writes == b.writes
-}
-
-/// The places of the program's calls, as a number.
-pub(super) fn place_of(earlier: &Named, later: &Named) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (earlier.caller, later.caller).hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The place in a kernel of the other access.

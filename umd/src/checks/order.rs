@@ -13,11 +13,12 @@
 //! has started by then. That hides races, and invents none.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::calls::{self, Call};
 use super::report::Rule;
-use super::transfers::Transfer;
+use super::rows::Transfer;
 use super::{collector, log};
 
 mod clock;
@@ -210,6 +211,15 @@ pub struct Named {
     pub in_order: bool,
     /// Whether it signals an event.
     pub signals: bool,
+}
+
+impl Named {
+    /// The places of the program's calls of both commands, as a number.
+    pub fn place_with(&self, other: &Self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.caller, other.caller).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Order {

@@ -224,6 +224,26 @@ mod hexadecimal {
 }
 
 impl Report {
+    /// Whether nothing that is submitted ends one of the host's waits.
+    pub fn never_ends(&self) -> bool {
+        self.host_waits.iter().any(|it| !it.signal.as_ref().is_some_and(|it| self.comes(it, &[])))
+    }
+
+    /// Whether a signal comes: a queue will make it that does not wait for ever. `behind`: queues that wait for it.
+    fn comes(&self, signal: &Signal, behind: &[&str]) -> bool {
+        let Signal::By(signallers) = signal else { return false };
+        signallers.iter().any(|Signaller { queue, state }| match state {
+            SignallerState::Runs => true,
+            SignallerState::Itself => false,
+            SignallerState::Waits if behind.contains(&queue.as_str()) => false,
+            SignallerState::Waits => {
+                let behind = [behind, &[queue.as_str()]].concat();
+                let parked = self.parked.iter().find(|it| it.queue == *queue);
+                parked.is_none_or(|it| self.comes(&it.signal, &behind))
+            }
+        })
+    }
+
     /// The lines about a host wait that has lasted too long, and about the parked queues.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();

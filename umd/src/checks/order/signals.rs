@@ -4,7 +4,6 @@
 
 use super::{Appended, Effect, Execution, Named, Order, Role, State};
 use crate::checks::collector;
-use crate::checks::commands::place_of;
 use crate::checks::report::Report;
 
 /// A rule of `sync` that two executions may break.
@@ -110,13 +109,14 @@ impl Order {
         };
         let who = |it: &Named| if it.list == 0 { "the host" } else { "a command" };
         let (one, two) = (who(&first), who(&second));
+        let both = if one == two { "two commands" } else { "the host and a command" };
         let message = match broken {
             Broken::Wait => format!("{two} resets an event while {one} may still wait for it"),
             Broken::SignalAndReset => {
-                format!("{two} and {one} signal and reset an event, and nothing orders the two")
+                format!("{both} signal and reset an event, and nothing orders the two")
             }
             Broken::Signals(_) => {
-                format!("{two} and {one} signal the same event, and nothing orders the two")
+                format!("{both} signal the same event, and nothing orders the two")
             }
         };
         let report = Report {
@@ -124,7 +124,7 @@ impl Order {
             other: Some(first.call.clone()),
             ..Report::of_call(broken.rule(), message)
         };
-        collector::add_of_caller(place_of(&first, &second), report);
+        collector::add_of_caller(first.place_with(&second), report);
     }
 }
 
