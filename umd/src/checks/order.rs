@@ -179,6 +179,8 @@ struct State {
     free: VecDeque<u32>,
     /// What a thread of the host has seen complete.
     host: Arc<Clock>,
+    /// Whether the program reads the words of events itself, so that it may know at any time what has started.
+    reads_words: bool,
     /// What has started.
     started: Clock,
     streams: HashMap<u64, Stream>,
@@ -347,6 +349,9 @@ impl State {
         if self.nodes.len() == REMEMBERED {
             self.nodes.pop_front();
             self.dropped += 1;
+        }
+        if self.reads_words {
+            self.host_saw_something();
         }
         let host = self.host.clone();
         let (after, claims) = (Vec::new(), Vec::new());

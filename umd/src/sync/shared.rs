@@ -15,6 +15,8 @@ use super::host_function::{Callback, HostFunction, Service};
 use super::publications::Publications;
 use super::spin::SpinLock;
 use super::wait;
+use crate::checks::order::Awaited;
+use crate::checks::{self, Checks};
 use crate::error::Result;
 use crate::ipc::event::counter::{Exports, Imports};
 use crate::vm::Vm;
@@ -238,6 +240,11 @@ impl Shared {
         for (cell, value) in self.dying() {
             if !wait::host_wait(&self.vm, cell, value, deadline.left())? {
                 return Ok(false);
+            }
+            if self.publishes_late()
+                && let Some(order) = checks::get().and_then(Checks::order)
+            {
+                order.host_saw(Awaited::Counter { cell: cell.va(), value });
             }
         }
         self.all_is_complete();

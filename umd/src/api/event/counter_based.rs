@@ -307,6 +307,9 @@ fn address(
     // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == deviceAddress`
     let (value, address) = (call.out(value.0, value.1)?, call.out(address.0, address.1)?);
     let (at, until) = event.address()?;
+    if let Some(order) = checks::get().and_then(Checks::order) {
+        order.host_reads_words();
+    }
     if event.traits.is_seen_by_host() {
         // A thread that waits there must see the writes before the signal.
         event.shared().vm().make_all_coherent()?;

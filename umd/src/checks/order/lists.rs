@@ -2,7 +2,7 @@
 //! Lists and queues: which commands come after which others because of where they are.
 
 use super::{Appended, Awaited, Effect, Execution, Order, Role, State};
-use crate::checks::calls;
+use crate::checks::{calls, collector};
 
 /// Base of commands that are in no recording.
 const NO_BASE: u64 = 0;
@@ -275,6 +275,15 @@ impl Order {
         if let Some(stream) = state.streams.get_mut(&cell) {
             stream.commands.since.clear();
             stream.commands.chains.pass();
+        }
+    }
+
+    /// Notes that the program has asked for the address of an event's word, which it may read at any time.
+    pub fn host_reads_words(&self) {
+        if !std::mem::replace(&mut self.state().reads_words, true) {
+            collector::note(
+                "the program reads events by itself: whatever has started when a command is submitted counts as complete",
+            );
         }
     }
 
