@@ -9,7 +9,8 @@ use clap::{Args, Parser, ValueHint};
 /// GPUs that the device can pass for.
 pub const IDENTITIES: [&str; 4] = ["uhd-770", "arc-a770", "arc-b580", "max-1100"];
 /// Checks that there are, and all of them.
-pub const CHECKS: [&str; 7] = ["memory", "init", "leaks", "portable", "races", "sync", "all"];
+pub const CHECKS: [&str; 8] =
+    ["memory", "init", "leaks", "portable", "races", "same-values", "sync", "all"];
 
 /// Starts a Level Zero, SYCL or Python program on Tally
 #[derive(Debug, Parser)]

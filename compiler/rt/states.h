@@ -9,6 +9,7 @@
 enum { ACCESSIBLE = 0x80, UNDEFINED = 0x80, DEFINED = 0xff };
 
 struct Ring;
+struct Release;
 
 struct Watch {
   uint64_t mask;
@@ -17,6 +18,11 @@ struct Watch {
   struct Ring *ring;
   uint64_t *counts;
   uint64_t *seen;
+  unsigned char *cells;
+  uint32_t (*begin)(uint64_t, uint64_t, uint32_t);
+  uint64_t (*ordered)(uint32_t, uint32_t);
+  struct Release *releases;
+  uint64_t flags;
 };
 
 // The number of bytes that have states, of `size` from an address on.

@@ -23,12 +23,15 @@
 //! - **portable**: some places are told without running ([`portable`]); an access through a pointer that the
 //!   kernel has read tells where it goes.
 //!
+//! - **races**, **sync**: accesses, and what orders them, are told to the run-time library ([`races`]).
+//!
 //! A check is left out if an earlier one on every path to it includes it. Private variables that can
 //! become values have done so before.
 
 mod follow;
 mod portable;
 mod private;
+mod races;
 mod rewrite;
 mod roots;
 mod sites;
@@ -66,12 +69,13 @@ pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<In
         portable::facts(&part, &function, kernel, &mut table);
     }
     let reaches = checks.reach && portable::reach(&mut part, &mut function, kernel, &mut table);
+    let follows = races::add(&mut part, &mut function, kernel, &mut table, checks);
     let accesses = checks.memory || checks.init;
     let sites = match accesses {
         true => rewrite::run(&mut part, &mut function, kernel, table, checks),
         false => table.finish(),
     };
-    if !accesses && !reaches {
+    if !accesses && !reaches && follows == 0 {
         return Some(Instrumented { part: None, sites });
     }
     part.functions[kernel.function] = function;
@@ -80,5 +84,6 @@ pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<In
     let has_local = kernel.facts.local_static_bytes != 0
         || kernel.args.iter().any(|arg| arg.kind == ArgKind::LocalPointer);
     kernel.facts.forgets_local = checks.init && has_local;
+    kernel.facts.follows = (follows != 0).then_some(follows);
     Some(Instrumented { part: Some((part, kernel)), sites })
 }

@@ -16,12 +16,14 @@ mod launch;
 mod memory;
 mod ops;
 mod printf;
+mod trace;
 mod value;
 
 use item::Item;
 pub use launch::{Arg, InterpError, Launch};
 use launch::{Arguments, Group, LocalLayout};
 pub use memory::{Memory, MemoryError};
+pub use trace::{Access, Event};
 pub use value::Value;
 
 use crate::ir::{AddressSpace, ArgKind, Kernel, Module};

@@ -11,6 +11,7 @@
 //!   int *a = device_memory(400); //! made          a report names this call as the one that made the memory
 //!   release(a); //! freed                          likewise
 //!   launch(list, "kernel", ...); //! launched      a report names this call as the one that launched the kernel
+//!   s[i] = 1; //! with                             a report names this line as the other place of the mistake
 //! ```
 
 use std::collections::BTreeSet;
@@ -102,7 +103,10 @@ impl Programs {
     }
 
     /// Runs one of them; returns the reports and its output.
-    fn run(&self, name: &str, checks: &str) -> (Vec<Value>, String) {
+    ///
+    /// `workers`: the number of the device's threads. With one of them the groups run in their order, and of two
+    /// accesses that race the same one is always the later one.
+    fn run(&self, name: &str, checks: &str, workers: Option<&str>) -> (Vec<Value>, String) {
         let report = self.program.with_extension(format!("{name}.json"));
         let output = Command::new("timeout")
             .args(["--foreground", "--signal=KILL", PATIENCE])
@@ -114,6 +118,7 @@ impl Programs {
             .arg(&self.kernels)
             .arg(name)
             .envs([("TALLY_LANE", "embedded"), ("TALLY_CACHE", "0")])
+            .envs(workers.map(|workers| ("TALLY_WORKERS", workers)))
             .output()
             .expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -198,6 +203,11 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
             all.extend(places(&report["other"], &rule));
             mistakes.push(all);
         }
+        let second = &report["second"]["place"];
+        if let (Some(file), Some(line)) = (second["file"].as_str(), second["line"].as_u64()) {
+            let file = file.rsplit('/').next().unwrap_or(file).to_owned();
+            calls.push(Wanted { file, line, what: "with".to_owned() });
+        }
         let allocation = &report["memory"]["allocation"];
         calls.extend(places(&allocation["made"], "made"));
         calls.extend(places(&allocation["freed"], "freed"));
@@ -208,7 +218,7 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
 /// Compares the reports with the comments; returns the differences.
 fn differences(wanted: &BTreeSet<Wanted>, reports: &[Value]) -> Vec<String> {
     let (mistakes, calls) = found(reports);
-    let is_call = |it: &&Wanted| ["made", "freed", "launched"].contains(&it.what.as_str());
+    let is_call = |it: &&Wanted| ["made", "freed", "launched", "with"].contains(&it.what.as_str());
     let mut out = Vec::new();
     for it in wanted.iter().filter(is_call).filter(|it| !calls.contains(it)) {
         out.push(format!("no report names the call: {it:?}"));
@@ -239,12 +249,13 @@ fn try_all(name: &str, checks: &str) {
         while let Some(program) = names.get(next.fetch_add(1, Relaxed)) {
             let wanted = wanted(name, program);
             assert!(!wanted.is_empty(), "{program} has no comments");
-            let (reports, said) = wrong.run(program, checks);
+            let workers = checks.contains("races").then_some("1");
+            let (reports, said) = wrong.run(program, checks, workers);
             let mut failed = differences(&wanted, &reports);
             if !failed.is_empty() {
                 failed.push(said);
             }
-            let (reports, said) = mended.run(program, checks);
+            let (reports, said) = mended.run(program, checks, None);
             if !reports.is_empty() {
                 failed.push(format!("mended, and yet:\n{said}"));
             }
@@ -295,6 +306,16 @@ fn memory_that_is_not_freed_is_told() {
 #[test]
 fn commands_that_nothing_orders_are_told() {
     try_all("order", "races");
+}
+
+#[test]
+fn accesses_of_kernels_that_nothing_orders_are_told() {
+    try_all("races", "races");
+}
+
+#[test]
+fn barriers_that_not_all_items_reach_are_told() {
+    try_all("barriers", "sync");
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod log;
 mod names;
 pub mod order;
 mod portable;
+mod races;
 pub mod report;
 mod rows;
 mod sarif;
@@ -212,6 +213,11 @@ fn finish() -> Option<i32> {
     if let Some(checks) = get() {
         checks.drain();
         checks.tell_touches();
+        if checks.watched.has_dropped() {
+            collector::note(
+                "some words of memory had more accesses at a time than are remembered: races with the others are not found",
+            );
+        }
         if settings::get().checks.leaks {
             checks.tell_leaks();
         }
@@ -437,6 +443,7 @@ impl Checks {
             (watch::BEGIN, begin as *const () as u64),
             (watch::ORDERED, is_ordered as *const () as u64),
             (watch::RELEASES, cells.releases()),
+            (watch::FLAGS, settings::get().checks.same_values.into()),
         ]
     }
 
@@ -457,7 +464,12 @@ impl Checks {
         if self.shadow.is_none() && self.cells.is_none() {
             return None;
         }
-        self.space.alloc(bytes, PAGE_SIZE)
+        let memory = self.space.alloc(bytes, PAGE_SIZE)?;
+        if !self.space.fill(memory, bytes) {
+            self.space.free(memory, bytes);
+            return None;
+        }
+        Some(memory)
     }
 
     fn give_group_memory(&self, base: u64, bytes: u64) {

@@ -15,7 +15,7 @@
 //! | `TALLY_TOP` | `1` | the process answers [`tally-top`](tally-top.md), which shows the same for a live process |
 //! | `TALLY_CHAOS` | any number | an adversarial device that decides by chance everything that is not guaranteed, the same way for the same number; on the kernel lane the program also sees no more of its memory than is guaranteed ([chaos.md](chaos.md)) |
 //! | `TALLY_DEBUG` | `1` | kernels are built for a debugger, without optimisation, and made known to it; a kernel may stop as long as it likes ([running.md](running.md#kernels-in-a-debugger)); embedded lane only |
-//! | `TALLY_CHECK` | `memory`, `init`, `leaks`, `portable`, `races`, `sync`, with commas; `all` | finds mistakes of the program ([checks.md](checks.md)); embedded lane only. The variables below count only with it |
+//! | `TALLY_CHECK` | `memory`, `init`, `leaks`, `portable`, `races`, `same-values`, `sync`, with commas; `all` | finds mistakes of the program ([checks.md](checks.md)); embedded lane only. The variables below count only with it |
 //! | `TALLY_CHECK_REPORT` | file | what was found, as JSON; `%p` stands for the process's number |
 //! | `TALLY_CHECK_SARIF` | file | the same as SARIF |
 //! | `TALLY_CHECK_SUPPRESSIONS` | files, with colons | mistakes that are not reported |

@@ -232,6 +232,14 @@ impl Space {
         free.insert(start, size);
     }
 
+    /// Makes allocated addresses memory of zeroes, also if the space is not open. Whether it did.
+    pub fn fill(&self, start: u64, size: u64) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let (at, size) = (start as *mut c_void, size as usize);
+        // SAFETY: the addresses are the caller's, and nothing is there yet.
+        unsafe { libc::mmap(at, size, Self::protection(true), flags, -1, 0) == at }
+    }
+
     /// Removes host access to a range: its pages are again as they were when the reservation was made.
     ///
     /// # Safety

@@ -88,16 +88,17 @@ pub mod watch {
 /// What is remembered of the last accesses to each aligned word of 4 bytes: [`cell::BYTES`] bytes at the cells'
 /// address + (a & mask & !3) * 8, where `a` is the word's address and `mask` the one of the states.
 ///
-/// Three of the words are *entries*, each an access: who made it, where in the code, and when. All accesses of
+/// Three or four of the words are *entries*, each an access: who made it, where in the code, and when. All accesses of
 /// a group carry the group's *run*, a number that no other group had before ([`cell::RUN`]), and its *time*, which counts
 /// what orders its items: barriers, and atomics that release. An entry is replaced by a later access that is
 /// ordered behind it, touches all its bytes and conflicts with all that it conflicts with: whatever races with
-/// the first then races with the second. The last word is the value of the last store.
+/// the first then races with the second. The last word is the value of the last store, in its low half, with a bit
+/// for each byte that is known above it; or an entry, where items share the bytes of a word.
 pub mod cell {
     /// Bytes of a cell.
     pub const BYTES: u64 = 32;
-    /// Entries of a cell.
-    pub const ENTRIES: usize = 3;
+    /// Entries of a cell. The last one may be a value instead: then it has no run.
+    pub const ENTRIES: usize = 4;
     /// The bytes of the word, one bit each: the lowest bits.
     pub const MASK: u64 = 0xf;
     /// The access writes.
@@ -153,8 +154,17 @@ pub mod access {
     pub const ACCESS: u32 = 1 << 31;
     /// The position of the kind.
     pub const KIND: u32 = 24;
+
+    /// Whether a report's size says that it is one of these. (All bits together say something else:
+    /// `compiler/src/instrument/portable.rs`.)
+    pub fn is_one(size: u32) -> bool {
+        size & ACCESS != 0 && size != u32::MAX
+    }
+
     /// An access; [`WRITES`] and [`ATOMIC`] may be added. The rest is the number of bytes.
     pub const TOUCH: u32 = 0;
+    /// In the place of a number of bytes: it was told as a value.
+    pub const ANY_SIZE: u32 = 0xff_ffff;
     /// The access writes.
     pub const WRITES: u32 = 1;
     /// The access is atomic.
@@ -252,8 +262,14 @@ pub mod record {
     pub const GROUP: usize = 8;
     /// The first of those items in its group, 21 bits for each dimension.
     pub const LOCAL_ID: usize = 9;
-    /// The run of the group, if accesses to the same memory are looked at.
+    /// The run of the group, if accesses to the same memory are looked at, and [`SAME_VALUE`].
     pub const RUN: usize = 13;
+    /// Both accesses of a race store the same.
+    pub const SAME_VALUE: u64 = 1 << 63;
+    /// Work-items of a full group, 21 bits for each dimension.
+    pub const SIZE_OF_GROUP: usize = 14;
+    /// Groups of the launch, 21 bits for each dimension.
+    pub const GROUPS: usize = 15;
     /// The same item in the launch: three words.
     pub const GLOBAL_ID: usize = 10;
 }

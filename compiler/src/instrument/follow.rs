@@ -165,7 +165,7 @@ pub(super) fn use_of(module: &Module, function: &Function, inst: &Inst, value: V
         Op::Store(at, stored, _) | Op::AtomicStore(at, stored, ..) if !is(at) && is(stored) => {
             Use::Stores
         }
-        Op::Offer(..) => Use::Ends,
+        Op::Offer(..) | Op::Report { .. } => Use::Ends,
         _ => Use::Depends,
     }
 }

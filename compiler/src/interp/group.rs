@@ -12,6 +12,7 @@ use super::item::{Item, Status};
 use super::launch::InterpError;
 use super::memory::Memory;
 use super::ops;
+use super::trace::Event;
 use super::value::Value;
 use crate::ir::Scalar;
 use crate::ir::group::identity;
@@ -40,13 +41,13 @@ pub fn run(
                 if !peers.iter().any(|item| item.status == Status::Waits(Scope::Subgroup)) {
                     break;
                 }
-                release(peers, Scope::Subgroup, &mut ranks);
+                release(peers, Scope::Subgroup, &mut ranks, memory);
             }
         }
         if items.iter().all(|item| item.status == Status::Finished) {
             return Ok(());
         }
-        release(items, Scope::Workgroup, &mut ranks);
+        release(items, Scope::Workgroup, &mut ranks, memory);
     }
 }
 
@@ -55,7 +56,7 @@ type Ranks = HashMap<*const Function, Vec<u32>>;
 
 /// Resumes items that wait for a scope, once it has stopped: all those of a work-group; of a sub-group
 /// those that are behind the others.
-fn release<'m>(items: &mut [Item<'m>], scope: Scope, ranks: &mut Ranks) {
+fn release<'m>(items: &mut [Item<'m>], scope: Scope, ranks: &mut Ranks, memory: &mut Memory) {
     let mut place = |item: &Item<'m>| -> Vec<(u32, usize)> {
         let of = |(function, block, next): (&'m Function, BlockId, usize)| {
             let ranks = ranks.entry(function).or_insert_with(|| regions::order::ranks(function));
@@ -70,6 +71,11 @@ fn release<'m>(items: &mut [Item<'m>], scope: Scope, ranks: &mut Ranks) {
         }
     }
     let count = if scope == Scope::Subgroup { 1 } else { places.len() };
+    if memory.is_traced() {
+        let released = places.values().take(count).flatten();
+        let items = released.map(|&at| items[at].number() as u32).collect();
+        memory.note(|group| Event::Released { group, items });
+    }
     for numbers in places.into_values().take(count) {
         let offer = |&number: &usize| Some((number, items[number].offer.clone()?));
         let offers: Offers = numbers.iter().filter_map(offer).collect();

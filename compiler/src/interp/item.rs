@@ -5,11 +5,12 @@ use super::group::{self, Offers};
 use super::image;
 use super::launch::{Arguments, Group, InterpError, Launch, LocalLayout};
 use super::memory::{Memory, MemoryError};
+use super::trace::{Access, Event};
 use super::value::{self, AccessError, Value};
 use super::{ops, printf};
 use crate::ir::{
     AtomicOp, BinaryOp, BlockId, ENTRY, Function, FunctionId, Id, Inst, Kernel, Loc, Module, Op,
-    Operand, Scalar, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
+    Operand, Ordering, Scalar, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
 };
 use crate::regions;
 
@@ -316,8 +317,71 @@ impl<'m> Item<'m> {
         Ok(())
     }
 
+    /// Its number within the group.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Notes what an instruction is about to do with memory that others share.
+    fn trace(&self, inst: &Inst, memory: &mut Memory) -> Result<(), Fault> {
+        let word = inst.loc.word;
+        let of = |ty| match &self.module.types[ty] {
+            Type::Vector(element, n) => self.module.types.size(*element) * u64::from(*n),
+            _ => self.module.types.size(ty),
+        };
+        let result = match inst.result {
+            Some(id) => of(self.frame()?.function.values[id].ty),
+            None => 0,
+        };
+        let size = |operand| self.type_of(operand).map(of);
+        type Order = Option<(Ordering, Scope)>;
+        let mut all: Vec<(Operand, u64, bool, bool, Order)> = Vec::new();
+        match &inst.op {
+            Op::Load(at, _) => {
+                all.push((*at, result, true, false, None));
+            }
+            Op::AtomicLoad(at, ordering, scope) => {
+                let order = Some((*ordering, *scope));
+                all.push((*at, result, true, false, order));
+            }
+            Op::Store(at, value, _) => all.push((*at, size(*value)?, false, true, None)),
+            Op::AtomicStore(at, value, ordering, scope) => {
+                all.push((*at, size(*value)?, false, true, Some((*ordering, *scope))));
+            }
+            Op::AtomicRmw(_, at, value, ordering, scope)
+            | Op::AtomicCompareExchange { ptr: at, value, success: ordering, scope, .. } => {
+                all.push((*at, size(*value)?, true, true, Some((*ordering, *scope))));
+            }
+            Op::Copy(to, from, bytes, _) => {
+                let bytes = self.get(*bytes, memory)?.bits();
+                all.push((*from, bytes, true, false, None));
+                all.push((*to, bytes, false, true, None));
+            }
+            &Op::Fence(scope, ordering) => {
+                let item = self.number as u32;
+                memory.note(|group| Event::Fence { group, item, scope, ordering });
+            }
+            _ => {}
+        }
+        for (at, size, reads, writes, atomic) in all {
+            let (address, item) = (self.get(at, memory)?.bits(), self.number as u32);
+            let (private, local) = Memory::is_private_or_local(address);
+            if !private {
+                memory.note(|group| {
+                    let it =
+                        Access { group, item, address, local, size, reads, writes, atomic, word };
+                    Event::Access(it)
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn instruction(&mut self, inst: &Inst, memory: &mut Memory) -> Result<Step, Fault> {
         let module = self.module;
+        if memory.is_traced() {
+            self.trace(inst, memory)?;
+        }
         let result_ty = match inst.result {
             Some(id) => Some(self.frame()?.function.values[id].ty),
             None => None,

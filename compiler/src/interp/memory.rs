@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use super::trace::Event;
 use crate::ir::{AddressSpace, GlobalId, Module};
 
 /// Start of the running group's local memory. These addresses are not canonical on x86-64, so no buffer
@@ -72,6 +73,10 @@ pub struct Memory {
     private: Vec<Vec<u8>>,
     /// The text that kernels have printed.
     pub(super) printed: Vec<Vec<u8>>,
+    /// The number of groups that have begun.
+    groups: u32,
+    /// What happens, if somebody wants to know.
+    trace: Option<Vec<Event>>,
 }
 
 impl Memory {
@@ -151,6 +156,35 @@ impl Memory {
         self.globals.get(&id).copied().or_else(|| self.item_globals.get(&id).copied().map(private))
     }
 
+    /// Notes what happens from now on ([`Memory::take_trace`]).
+    pub fn begin_trace(&mut self) {
+        self.trace = Some(Vec::new());
+        self.groups = 0;
+    }
+
+    /// What has happened since the last call.
+    pub fn take_trace(&mut self) -> Vec<Event> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    /// Whether anybody wants to know what happens.
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// Notes what the running group does.
+    pub(super) fn note(&mut self, event: impl FnOnce(u32) -> Event) {
+        let group = self.groups.saturating_sub(1);
+        if let Some(trace) = &mut self.trace {
+            trace.push(event(group));
+        }
+    }
+
+    /// Whether an address is that of private memory, or of local memory.
+    pub(super) fn is_private_or_local(address: u64) -> (bool, bool) {
+        (address >= PRIVATE_BASE, (LOCAL_BASE..PRIVATE_BASE).contains(&address))
+    }
+
     /// Makes a work-item the running one.
     pub(super) fn enter(&mut self, item: usize) {
         self.item = item;
@@ -218,6 +252,7 @@ impl Memory {
 
     /// Gives a group fresh local and private memory.
     pub(super) fn new_group(&mut self, local_bytes: u64) {
+        self.groups += 1;
         self.local.clear();
         self.local.resize(local_bytes as usize, 0);
         self.private.clear();

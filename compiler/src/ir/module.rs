@@ -358,6 +358,9 @@ pub struct KernelFacts {
     pub watch: Option<u64>,
     /// Whether a group's local memory counts as not written when the group begins.
     pub forgets_local: bool,
+    /// What the run-time library is told when a group begins, if it looks at the kernel's accesses or
+    /// barriers (`rt/races.c`).
+    pub follows: Option<u32>,
 }
 
 /// A compiled program before code generation.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Code of checked kernels: addresses of states, and reports ([`crate::instrument`]).
 
-use tally_compiler_protocol::checks::{hidden, watch};
+use tally_compiler_protocol::checks::{access, hidden, watch};
 
 use super::body::Body;
 use super::context::ARGS;
@@ -10,6 +10,13 @@ use crate::ir::{AddressSpace, ImageOp, Op, Operand, Type, TypeId};
 
 /// The function through which checks report: its fast path is inlined.
 const REPORT: &str = "tally.report";
+
+/// The function through which accesses are told.
+const ACCESS: &str = "tally.access";
+
+/// Bytes of the context with which a group runs that is looked at; at least those of `struct Checked` in
+/// `rt/races.c`.
+const CHECKED: u32 = 8192;
 
 /// Values that a function loads at its start for its checks.
 #[derive(Clone)]
@@ -156,8 +163,14 @@ impl Body<'_, '_> {
             true => at,
             false => self.def(&format!("ptrtoint {ty} {at} to {number}")),
         };
-        let name = helper(self.unit, lanes, apart);
         let Watch { block, launch, .. } = watch;
+        if access::is_one(size) {
+            let name = access_helper(self.unit, lanes, apart);
+            return self.line(&format!(
+                "call void @{name}(ptr %ctx, i64 %lx, i64 %ly, i64 %lz, ptr {block}, i64 {launch}, i32 {site}, i32 {size}, <{lanes} x i1> {items}, {number} {at}, i64 {step})"
+            ));
+        }
+        let name = helper(self.unit, lanes, apart);
         self.line(&format!(
             "call void @{name}(ptr %ctx, i64 %lx, i64 %ly, i64 %lz, ptr {block}, i64 {launch}, i32 {site}, i32 {size}, i1 {some}, <{lanes} x i1> {items}, {number} {at}, i64 {step})"
         ));
@@ -179,6 +192,72 @@ pub(super) fn forget_local(unit: &mut Unit<'_>) -> String {
         );
     }
     text + "  call void @__tally_forget(ptr %local.block, ptr %local, i64 %local.bytes)\n"
+}
+
+/// Emits the function that tells accesses of `lanes` items, at addresses with a step or `apart`. Returns
+/// its name.
+fn access_helper(unit: &mut Unit<'_>, lanes: u32, apart: bool) -> String {
+    let name = format!("{ACCESS}.{}{lanes}", if apart { "apart." } else { "" });
+    if unit.helpers.contains_key(&name) {
+        return name;
+    }
+    let shared = "ptr, i64, i64, i64, ptr, i64, i32, i32, i32, ";
+    let given =
+        "ptr %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %block, i64 %launch, i32 %site, i32 %size";
+    let (mask, widened) = match lanes {
+        32 => ("%bits", String::new()),
+        _ => ("%mask", format!("  %mask = zext i{lanes} %bits to i32\n")),
+    };
+    let (function, ty) = match apart {
+        true => ("__tally_access_apart", format!("<{lanes} x i64>")),
+        false => ("__tally_access", "i64".to_owned()),
+    };
+    let rest = if apart { "ptr" } else { "i64, i64" };
+    unit.declare("void", function, &format!("{shared}{rest}"));
+    let (place, given_at) = match apart {
+        true => (
+            format!("  %place = alloca {ty}, align 64\n  store {ty} %at, ptr %place, align 8\n"),
+            "ptr %place",
+        ),
+        false => (String::new(), "i64 %at, i64 %step"),
+    };
+    let text = format!(
+        "
+define internal void @{name}({given}, <{lanes} x i1> %items, {ty} %at, i64 %step) alwaysinline #0 {{
+entry:
+{place}  %bits = bitcast <{lanes} x i1> %items to i{lanes}
+{widened}  call void @{function}({given}, i32 {mask}, {given_at})
+  ret void
+}}
+"
+    );
+    unit.helpers.insert(name.clone(), text);
+    name
+}
+
+/// The entry function of a kernel that is looked at: it runs `inner` with a context of its own. (`inner`
+/// must not be inlined, since it takes its context as constant.)
+pub(super) fn follow_group(
+    unit: &mut Unit<'_>,
+    head: &str,
+    inner: &str,
+    subgroup_size: u32,
+    flags: u32,
+) -> String {
+    let words = unit.watch.unwrap_or_default();
+    unit.declare("void", "__tally_group", "ptr, ptr, ptr, i32, i32");
+    let shift = subgroup_size.trailing_zeros();
+    format!(
+        "{head}  %own = alloca [{CHECKED} x i8], align 64
+  %args.at = getelementptr i8, ptr %ctx, i64 8
+  %args = load ptr, ptr %args.at, align 8
+  %words = getelementptr i8, ptr %args, i64 {words}
+  call void @__tally_group(ptr %own, ptr %ctx, ptr %words, i32 {shift}, i32 {flags})
+  call void @{inner}(ptr %own)
+  ret void
+}}
+"
+    )
 }
 
 /// Emits the function that reports mistakes of `lanes` items, at addresses with a step or `apart`.

@@ -31,6 +31,8 @@ pub(super) struct Runner {
 
 /// The symbol of the function that runs a group in vectors, where the kernel has barriers.
 const VECTORS: &str = "tally.vectors";
+/// The symbol of the function that runs a group of a kernel whose accesses or barriers are looked at.
+const FOLLOWED: &str = "tally.followed";
 /// The symbol of the function that does so for uneven rows.
 const UNEVEN: &str = "tally.uneven";
 /// The symbol of the function that runs such a group one item at a time.
@@ -48,17 +50,22 @@ pub(super) fn lower(
     unit.declare("i64", "llvm.umin.i64", "i64, i64");
     let mut text = format!("; kernel {:?}\n", kernel.name);
     let waits = vectors.iter().chain([one]).any(|runner| runner.frame.is_some());
+    let entry = if kernel.facts.follows.is_some() { FOLLOWED } else { ENTRY };
     if vectors.is_empty() || !(subgroups || waits) {
-        text += &group(unit, kernel, ENTRY, one, vectors);
+        text += &group(unit, kernel, entry, one, vectors);
     } else {
         let exact = kernel.required_group_size;
-        text += &choice(vectors, subgroups, exact);
+        text += &choice(entry, vectors, subgroups, exact);
         unit.exact = exact;
         for runner in vectors {
             text += &group(unit, kernel, symbol(runner), runner, &[]);
         }
         unit.exact = None;
         text += &group(unit, kernel, ITEMS, one, &[]);
+    }
+    if let Some(flags) = kernel.facts.follows {
+        let size = kernel.subgroup_size();
+        text += &checks::follow_group(unit, &head(ENTRY), FOLLOWED, size, flags);
     }
     text += "attributes #0 = { nounwind }\n";
     text
@@ -76,8 +83,8 @@ fn symbol(runner: &Runner) -> &'static str {
 /// or if the form is for uneven rows and they are not too short for it; else it runs one item at a
 /// time. If the kernel requires a group size, all sizes are constants in its one form with vectors,
 /// which is for that size alone.
-fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> String {
-    let mut text = head(ENTRY);
+fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> String {
+    let mut text = head(entry);
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
         text += &local_size(name, dimension as u8, None);
     }
@@ -143,8 +150,9 @@ fn ids_are_small(below: u32) -> String {
 
 fn head(symbol: &str) -> String {
     let internal = if symbol == ENTRY { "" } else { "internal " };
+    let apart = if symbol == FOLLOWED { "noinline " } else { "" };
     format!(
-        "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx) #0 {{\nentry:\n"
+        "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx) {apart}#0 {{\nentry:\n"
     )
 }
 

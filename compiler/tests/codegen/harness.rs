@@ -271,7 +271,20 @@ impl Kernel {
     }
 
     /// Like [`Kernel::run_printing`], with the words that checks need.
-    pub fn run_checked(&self, grid: Grid, mut args: Vec<Arg<'_>>, ring: u64, words: &[u64]) {
+    pub fn run_checked(&self, grid: Grid, args: Vec<Arg<'_>>, ring: u64, words: &[u64]) {
+        self.run_in(grid, args, ring, words.to_vec(), None);
+    }
+
+    /// Like [`Kernel::run_checked`], with local memory at `local`. The words for its size and that of scratch
+    /// memory, if there are such, are set.
+    pub fn run_in(
+        &self,
+        grid: Grid,
+        mut args: Vec<Arg<'_>>,
+        ring: u64,
+        mut words: Vec<u64>,
+        local: Option<*mut u8>,
+    ) {
         let _watch = Watch::new(&self.info.name);
         let launch = grid.launch();
         let mut block = Aligned::new(self.info.args_size as usize);
@@ -300,26 +313,29 @@ impl Kernel {
         if let Some(at) = self.info.printf_ring {
             block.bytes()[at as usize..][..8].copy_from_slice(&ring.to_le_bytes());
         }
+        let items: u64 = grid.group.iter().map(|&n| u64::from(n)).product();
+        let per_item = u64::from(self.code.scratch_bytes_per_item);
+        let scratch_bytes = u64::from(self.code.scratch_bytes_fixed) + per_item * items;
+        if let Some([local, _, scratch]) = words.get_mut(2..5) {
+            (*local, *scratch) = (local_bytes as u64, scratch_bytes);
+        }
         if let Some(at) = self.info.checks {
             for (i, word) in words.iter().enumerate() {
                 let at = at as usize + 8 * i;
                 block.bytes()[at..at + 8].copy_from_slice(&word.to_le_bytes());
             }
         }
-        let items: u64 = grid.group.iter().map(|&n| u64::from(n)).product();
-        let per_item = u64::from(self.code.scratch_bytes_per_item);
-        let scratch_bytes = u64::from(self.code.scratch_bytes_fixed) + per_item * items;
         let [nx, ny, nz] = launch.num_groups;
         for z in 0..nz {
             for y in 0..ny {
                 for x in 0..nx {
                     // Contents are undefined: the pattern exposes kernels that rely on zeros.
-                    let mut local = Aligned::filled(local_bytes, 0xa5);
+                    let mut own = Aligned::filled(local_bytes, 0xa5);
                     let mut scratch = Aligned::filled(scratch_bytes as usize, 0x5a);
                     let context = GroupContext {
                         launch: &launch,
                         args: block.pointer(),
-                        local: local.pointer(),
+                        local: local.unwrap_or_else(|| own.pointer()),
                         scratch: scratch.pointer(),
                         group: [x, y, z],
                         reserved: 0,

@@ -24,6 +24,8 @@ mod nests;
 mod numbers;
 mod passes;
 mod printf;
+mod races;
+mod races_random;
 mod reference;
 mod rows;
 mod stack;

@@ -46,8 +46,9 @@ impl<'a> Example<'a> {
     fn reports(&self) -> Vec<String> {
         let programs = Programs::build(self.file, false);
         let checks = match self.file {
-            "leaks" | "portable" | "sync" => self.file,
+            "leaks" | "portable" | "races" | "sync" => self.file,
             "order" => "races",
+            "barriers" => "sync",
             _ => "memory,init",
         };
         let output = Command::new("timeout")

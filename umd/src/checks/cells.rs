@@ -320,11 +320,13 @@ impl Cells {
             let mask = mask.fold(0, |mask, i| mask | 1 << i);
             let new = mask | kind | u64::from(run) << cell::RUN;
             let at = word * (cell::BYTES / 4);
+            // An entry or the value of the last store.
+            let last = at + 8 * (cell::ENTRIES as u64 - 1);
             let (mut free, mut is_there) = (None, false);
             for entry in (0..cell::ENTRIES as u64).map(|i| at + 8 * i) {
                 let old = self.word(entry).load(Ordering::Relaxed);
-                if old == 0 {
-                    free = free.or(Some(entry));
+                if run_of(old) == 0 {
+                    free = free.or(Some(entry).filter(|&entry| entry != last));
                     continue;
                 }
                 let is_before = run_of(old) == run || known.is_before(run_of(old));
@@ -340,12 +342,10 @@ impl Cells {
                 }
             }
             if !is_there {
-                // Without a free entry, that of the last read goes.
-                let last = at + 8 * (cell::ENTRIES as u64 - 1);
                 self.word(free.unwrap_or(last)).store(new, Ordering::Relaxed);
             }
-            if kind != 0 {
-                self.word(at + 8 * cell::ENTRIES as u64).store(0, Ordering::Relaxed);
+            if kind != 0 && run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
+                self.word(last).store(0, Ordering::Relaxed);
             }
         }
         raced.into_iter().map(|(_, raced)| raced).collect()

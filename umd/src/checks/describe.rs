@@ -21,6 +21,11 @@ impl Checks {
         if site.kind == SiteKind::Reach {
             return self.describe_reach(record);
         }
+        match site.kind {
+            SiteKind::Touch { .. } => return self.describe_race(record, site),
+            SiteKind::Barrier => return Some(self.describe_barrier(record, site)),
+            _ => {}
+        }
         Some(self.describe_mistake(record, site))
     }
 
@@ -73,7 +78,7 @@ impl Checks {
             other: None,
             host: None,
             notes: Vec::new(),
-            count: 1,
+            ..Report::of_call(rule, String::new())
         }
     }
 

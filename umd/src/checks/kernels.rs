@@ -46,6 +46,12 @@ pub struct Record {
     pub global: [u64; 3],
     /// The run of the group, if accesses are remembered.
     pub run: u32,
+    /// Of a race: the other access, and whether both store the same.
+    pub other: u64,
+    pub same_value: bool,
+    /// Work-items of a full group, and groups, in each dimension.
+    pub size: [u64; 3],
+    pub groups: [u64; 3],
 }
 
 /// All checked kernels of the process.
@@ -157,6 +163,12 @@ impl Kernels {
         self.ring.get().map_or(0, |ring| ring.0[record::LOST as usize / 8].load(Ordering::Relaxed))
     }
 
+    /// Whether accesses were forgotten with which others may race.
+    pub fn has_dropped(&self) -> bool {
+        let word = self.ring.get().map(|ring| &ring.0[record::DROPPED as usize / 8]);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
     /// The last access to an address that has no state.
     pub fn outside(&self, address: u64) -> Option<Record> {
         let ring = self.ring.get()?;
@@ -189,6 +201,10 @@ impl Kernels {
             local: three(word(record::LOCAL_ID)),
             global: [0, 1, 2].map(|d| word(record::GLOBAL_ID + d)),
             run: word(record::RUN) as u32,
+            other: word(record::STATES),
+            same_value: word(record::RUN) & record::SAME_VALUE != 0,
+            size: three(word(record::SIZE_OF_GROUP)),
+            groups: three(word(record::GROUPS)),
         })
     }
 }

@@ -27,6 +27,9 @@ pub struct Report {
     /// The first work-item that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<Item>,
+    /// The other access of a race, or the other item at a divergent barrier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second: Option<Second>,
     /// The memory that was accessed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
@@ -132,6 +135,12 @@ pub enum Rule {
     SignalRace,
     /// Nothing is going to signal what is waited for.
     NeverSignalled,
+    /// Two work-items access the same memory, at least one of them writes, and nothing orders them.
+    Race,
+    /// Two work-items store the same value at the same place, and nothing orders them.
+    SameValueRace,
+    /// Not all work-items of a group reach a barrier.
+    DivergentBarrier,
 }
 
 impl Rule {
@@ -163,6 +172,9 @@ impl Rule {
             Self::ResetInUse => "An event is reset when nothing waits for it any more.",
             Self::SignalRace => "Signals of one event are ordered.",
             Self::NeverSignalled => "What is waited for is signalled.",
+            Self::Race => "Work-items that access the same memory are ordered.",
+            Self::SameValueRace => "Work-items that store at the same place are ordered.",
+            Self::DivergentBarrier => "All work-items of a group reach its barriers.",
         }
     }
 
@@ -214,7 +226,8 @@ impl Rule {
             | Self::SubGroupSize
             | Self::Doubles
             | Self::WaitsForGroups => Check::Portable,
-            Self::CommandRace => Check::Races,
+            Self::CommandRace | Self::Race | Self::SameValueRace => Check::Races,
+            Self::DivergentBarrier => Check::Sync,
             Self::ResetInUse | Self::SignalRace | Self::NeverSignalled => Check::Sync,
             _ => Check::Memory,
         }
@@ -251,6 +264,19 @@ pub struct Item {
     pub group: [u64; 3],
     /// Number of work-items, of one vector, that made the mistake together.
     pub together: u32,
+}
+
+/// The other part of a mistake that takes two.
+#[derive(Clone, Debug, Serialize)]
+pub struct Second {
+    /// What it is, in words.
+    pub what: String,
+    /// Its place, if a kernel has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// The work-item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<Item>,
 }
 
 /// The memory of a mistake.
@@ -303,6 +329,7 @@ impl Report {
             kernel: None,
             place: None,
             item: None,
+            second: None,
             memory: None,
             call: Some(calls::current()),
             other: None,
@@ -326,6 +353,9 @@ impl Report {
         }
         if let Some(item) = &self.item {
             let _ = writeln!(text, "  by {}", item.words());
+        }
+        if let Some(second) = &self.second {
+            second.write(&mut text);
         }
         // Of a variable without an address of its own the message says all.
         let is_told = |memory: &Memory| {
@@ -408,6 +438,23 @@ impl Item {
             three(local),
             three(group)
         )
+    }
+}
+
+impl Second {
+    fn write(&self, text: &mut String) {
+        let Self { what, place, item } = self;
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "  {what}");
+        if let Some(place) = place {
+            let _ = writeln!(text, "  at {}", place.words());
+            if let Some(line) = &place.text {
+                let _ = writeln!(text, "      {}", line.trim());
+            }
+        }
+        if let Some(item) = item {
+            let _ = writeln!(text, "  by {}", item.words());
+        }
     }
 }
 

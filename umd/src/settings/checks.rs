@@ -17,6 +17,8 @@ pub struct Checks {
     pub portable: bool,
     /// Accesses to the same memory that nothing orders.
     pub races: bool,
+    /// Stores of equal values that nothing orders, too.
+    pub same_values: bool,
     /// Mistakes with events, barriers and waits.
     pub sync: bool,
     /// `TALLY_CHECK_REPORT`.
@@ -67,6 +69,7 @@ impl Checks {
                 "leaks" => checks.leaks = true,
                 "portable" => checks.portable = true,
                 "races" => checks.races = true,
+                "same-values" => (checks.races, checks.same_values) = (true, true),
                 "sync" => checks.sync = true,
                 "1" => (checks.memory, checks.init) = (true, true),
                 "all" => {
@@ -74,7 +77,7 @@ impl Checks {
                     (checks.leaks, checks.portable) = (true, true);
                 }
                 _ => complaints.push(format!(
-                    "TALLY_CHECK: {name:?} is none of memory, init, leaks, portable, races, sync, all"
+                    "TALLY_CHECK: {name:?} is none of memory, init, leaks, portable, races, same-values, sync, all"
                 )),
             }
         }
