@@ -179,10 +179,33 @@ pub(crate) struct Client {
     all: Arc<Accounts>,
 }
 
+/// What the administrator allows users and their files; 0 means that the size of the whole decides.
+#[derive(Default)]
+struct Allowed {
+    client_bytes: u64,
+    user_bytes: u64,
+    user_buffers: u64,
+    user_kernel: u64,
+}
+
+impl Allowed {
+    /// By the module's parameters.
+    fn by_parameters() -> Self {
+        let bytes = |mib: u64| mib.saturating_mul(1 << 20);
+        Self {
+            client_bytes: bytes(*module_parameters::client_memory_mib.value_ref()),
+            user_bytes: bytes(*module_parameters::user_memory_mib.value_ref()),
+            user_buffers: u64::from(*module_parameters::user_buffers.value_ref()),
+            user_kernel: bytes(*module_parameters::user_kernel_mib.value_ref()),
+        }
+    }
+}
+
 /// The accounts of a device.
 #[pin_data]
 pub(crate) struct Accounts {
     all: Account,
+    allowed: Allowed,
     /// Users with open files, or with charges that have outlived their files.
     #[pin]
     users: Mutex<KVVec<Arc<User>>>,
@@ -208,7 +231,7 @@ impl Accounts {
             waits: WAITS.0,
         });
         Arc::pin_init(
-            pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }),
+            pin_init!(Self { all, allowed: Allowed::by_parameters(), users <- new_mutex!(KVVec::new()) }),
             GFP_KERNEL,
         )
     }
@@ -224,9 +247,9 @@ impl Accounts {
     /// ENOMEM.
     pub(crate) fn open(self: &Arc<Self>, user: u32) -> Result<Arc<Client>> {
         let user = UserRef(self.user(user)?);
-        let bytes = match *module_parameters::client_memory_mib.value_ref() {
+        let bytes = match self.allowed.client_bytes {
             0 => user.account.bytes.limit,
-            mib => mib.saturating_mul(1 << 20).min(user.account.bytes.limit),
+            most => most.min(user.account.bytes.limit),
         };
         let own = Account::new(Amount {
             bytes,
@@ -247,27 +270,27 @@ impl Accounts {
     /// Bytes that a user may use.
     pub(crate) fn user_bytes(&self) -> u64 {
         let whole = self.all.bytes.limit;
-        match *module_parameters::user_memory_mib.value_ref() {
+        match self.allowed.user_bytes {
             0 => whole / 8 * 7 / PAGE_SIZE * PAGE_SIZE,
-            mib => mib.saturating_mul(1 << 20).min(whole),
+            most => most.min(whole),
         }
     }
 
     /// Buffers that a user may have.
     pub(crate) fn user_buffers(&self) -> u64 {
         let whole = self.all.buffers.limit;
-        match *module_parameters::user_buffers.value_ref() {
+        match self.allowed.user_buffers {
             0 => whole / 2,
-            most => u64::from(most).min(whole),
+            most => most.min(whole),
         }
     }
 
     /// Bytes of kernel memory that a user may cause, beyond what other limits allow.
     pub(crate) fn user_kernel(&self) -> u64 {
         let whole = self.all.kernel.limit;
-        match *module_parameters::user_kernel_mib.value_ref() {
+        match self.allowed.user_kernel {
             0 => whole / 2,
-            mib => mib.saturating_mul(1 << 20).min(whole),
+            most => most.min(whole),
         }
     }
 
@@ -382,7 +405,7 @@ mod tests {
             ..of(12 * PAGE_SIZE, 6)
         });
         Arc::pin_init(
-            pin_init!(Accounts { all, users <- new_mutex!(KVVec::new()) }),
+            pin_init!(Accounts { all, allowed: Allowed::default(), users <- new_mutex!(KVVec::new()) }),
             GFP_KERNEL,
         )
     }

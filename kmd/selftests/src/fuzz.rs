@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemFollow,
-    SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, follow_flag,
-    follow_kind, sem_wait_flag,
+    BindPoint, BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery,
+    SemFollow, SemNotify, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    follow_flag, follow_kind, sem_wait_flag,
 };
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
@@ -24,6 +24,7 @@ use tally_uapi::queue::QueueControl;
 use crate::coverage;
 use crate::device::{Mapped, Node, PAGE, in_ms};
 use crate::foreign::Timeline;
+use crate::syncobjs::Syncobj;
 
 /// A reproducible sequence of pseudo-random numbers.
 pub struct Dice(pub u64);
@@ -294,7 +295,48 @@ impl Client {
             size,
             ..Default::default()
         };
+        if self.dice.below(3) == 0 {
+            let shared = Arc::clone(&self.shared);
+            return self.bind_in_order(&shared.node, arg);
+        }
         let _ = self.call(&mut arg);
+    }
+
+    /// Has a change of mappings wait for a fence of sw_sync, which is signalled, ends with its timeline or does not
+    /// exist, and tells points of it.
+    fn bind_in_order(&mut self, node: &Node, bind: VmBind) {
+        let Ok(syncobj) = Syncobj::try_new(node) else { return };
+        let timeline = Timeline::new();
+        if let Some(timeline) = &timeline {
+            let _ = syncobj.try_take(timeline.fence(1).as_raw_fd());
+        }
+        let [waits, signals] = [(); 2].map(|()| self.points(syncobj.handle));
+        let status = self.dice.below(64) * 8;
+        let mut arg = VmBind {
+            waits: waits.as_ptr().addr() as u64,
+            wait_count: self.dice.mostly32(waits.len() as u32),
+            signals: signals.as_ptr().addr() as u64,
+            signal_count: self.dice.mostly32(signals.len() as u32),
+            status_handle: self.dice.pick(&self.shared.made().buffers),
+            status_offset: self.dice.mostly(status),
+            ..bind
+        };
+        let _ = self.call(&mut arg);
+        if let Some(timeline) = timeline.filter(|_| self.dice.below(2) == 0) {
+            timeline.advance(1);
+        }
+        let _ = syncobj.try_destroy();
+    }
+
+    /// Up to two points of a sync object, or of what may be none.
+    fn points(&mut self, handle: u32) -> Vec<BindPoint> {
+        let count = self.dice.below(3);
+        let point = |dice: &mut Dice| BindPoint {
+            handle: dice.mostly32(handle),
+            pad: dice.mostly32(0),
+            point: dice.below(2),
+        };
+        (0..count).map(|_| point(&mut self.dice)).collect()
     }
 
     fn make_queue(&mut self) {

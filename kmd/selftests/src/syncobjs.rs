@@ -95,9 +95,14 @@ pub struct Syncobj<'a> {
 
 impl<'a> Syncobj<'a> {
     pub fn new(node: &'a Node) -> Self {
+        Self::try_new(node).expect("a sync object")
+    }
+
+    /// As [`Self::new`], of a device that may be gone.
+    pub fn try_new(node: &'a Node) -> Result<Self, i32> {
         let mut arg = Create { handle: 0, flags: 0 };
-        core(node, 0xbf, &mut arg).expect("a sync object");
-        Self { node, handle: arg.handle }
+        core(node, 0xbf, &mut arg)?;
+        Ok(Self { node, handle: arg.handle })
     }
 
     /// DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD; with flag 1 a sync file of the fence that it has now.
@@ -116,8 +121,13 @@ impl<'a> Syncobj<'a> {
 
     /// DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE with IMPORT_SYNC_FILE: gives a binary sync object the file's fence.
     pub fn take(&self, sync_file: RawFd) {
+        self.try_take(sync_file).expect("a fence");
+    }
+
+    /// As [`Self::take`], of a device that may be gone.
+    pub fn try_take(&self, sync_file: RawFd) -> Result<(), i32> {
         let mut arg = ToFd { handle: self.handle, flags: 1, fd: sync_file, pad: 0, point: 0 };
-        core(self.node, 0xc2, &mut arg).expect("a fence");
+        core(self.node, 0xc2, &mut arg)
     }
 
     /// DRM_IOCTL_SYNCOBJ_TRANSFER: gives the fence of a binary sync object to a point of `to`.
@@ -128,8 +138,13 @@ impl<'a> Syncobj<'a> {
     }
 
     fn destroy(self) {
+        self.try_destroy().expect("the handle");
+    }
+
+    /// Destroys the handle of a device that may be gone.
+    pub fn try_destroy(self) -> Result<(), i32> {
         let mut arg = Create { handle: self.handle, flags: 0 };
-        core(self.node, 0xc0, &mut arg).expect("the handle");
+        core(self.node, 0xc0, &mut arg)
     }
 
     /// DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT.
