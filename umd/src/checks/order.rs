@@ -34,7 +34,7 @@ use lists::{Recording, Stream};
 use signals::{Broken, Cell};
 
 /// Number of executions, and of commands, that are remembered.
-const REMEMBERED: usize = 1 << 20;
+const REMEMBERED: usize = 1 << 18;
 
 /// One execution of one command. A regular list that is executed again has new ones. 0: none that is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -138,6 +138,8 @@ struct Command {
     /// Whether copies of its list have it, too: then its number does not tell which of them is meant.
     is_shared: bool,
     transfers: Arc<[Transfer]>,
+    /// The number of its launch, or 0.
+    launch: u64,
     /// The executions that have not started, by the base of the CALL.
     coming: VecDeque<(u64, Execution)>,
     /// The one that has started last.
@@ -317,8 +319,11 @@ impl State {
     /// Adds a command that the current call appends; returns its number.
     fn add_command(&mut self, (list, in_order): (u64, bool), it: &Appended) -> u32 {
         if self.commands.len() == REMEMBERED {
-            self.commands.pop_front();
+            let dropped = self.commands.pop_front();
             self.commands_dropped += 1;
+            if let Some(launch) = dropped.map(|it| it.launch) {
+                self.launches.remove(&launch);
+            }
         }
         self.commands.push_back(Command {
             call: calls::current(),
@@ -329,6 +334,7 @@ impl State {
             role: it.role,
             is_shared: false,
             transfers: it.transfers.as_slice().into(),
+            launch: it.launch,
             coming: VecDeque::new(),
             current: Execution::NONE,
         });
