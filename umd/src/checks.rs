@@ -5,6 +5,7 @@
 //!  allocations, frees ──► history ◄── which allocation is at an address? ──┐
 //!         └────► shadow ◄── states of bytes ── checked kernels ─► ring ────┴─► kernels ─┐
 //!  calls ── numbers, stacks ─────────────────────────────────────────────► report ◄─────┤
+//!  appends, waits ──► order ◄── who comes before whom? ── commands, cells ──────────────┤
 //!  API calls that are mistakes themselves, leaks ───────────────────────────────────────┤
 //!                              text at once, JSON and SARIF at the end ◄── collector ◄──┘
 //! ```
