@@ -285,3 +285,96 @@ WRONG(a_clock)
     release(a);
     release(b);
 }
+
+static const struct size items = LINE(4, 64);
+
+WRONG(a_copy_of_what_a_kernel_writes)
+{
+    ze_command_list_handle_t other = new_immediate(true);
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+
+    launch(asynchronous, "numbers", items, ARG(a)); //! command-race
+    copy(TWIN(other, asynchronous), b, a, NULL, NULL); //! command-race
+    leave_list(other);
+    finish(asynchronous);
+    release(a);
+    release(b);
+}
+
+WRONG(a_fill_of_what_a_kernel_reads)
+{
+    ze_command_list_handle_t list = new_immediate(false);
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+
+    fill(synchronous, a, BYTES, NULL);
+    launch(list, "doubled", items, ARG(a), ARG(b)); //! command-race
+#ifdef MENDED
+    must(zeCommandListAppendBarrier(list, NULL, 0, NULL));
+#endif
+    fill(list, a, BYTES, NULL); //! command-race
+    leave_list(list);
+    release(a);
+    release(b);
+}
+
+WRONG(two_kernels)
+{
+    ze_command_list_handle_t list = new_immediate(false);
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+
+    fill(synchronous, b, BYTES, NULL);
+    launch(list, "numbers", items, ARG(a)); //! command-race
+#ifdef MENDED
+    must(zeCommandListAppendBarrier(list, NULL, 0, NULL));
+#endif
+    launch(list, "doubled", items, ARG(a), ARG(b)); //! command-race
+    leave_list(list);
+    release(a);
+    release(b);
+}
+
+// The second one reads through a pointer what the first one writes through another.
+WRONG(two_kernels_in_lists_of_two_queues)
+{
+    ze_command_list_handle_t one = regular_list(), two = regular_list();
+    ze_command_queue_handle_t first = new_queue(), second = new_queue();
+    int *a = device_memory(2 * BYTES), *b = device_memory(BYTES), *from = a + 255, *upper = a + 256; //! made
+
+    fill(synchronous, a, 2 * BYTES, NULL);
+    launch(one, "numbers", items, ARG(upper)); //! command-race
+    launch(two, "doubled", items, ARG(from), ARG(b)); //! command-race
+    must(zeCommandListClose(one));
+    must(zeCommandListClose(two));
+    must(zeCommandQueueExecuteCommandLists(first, 1, &one, NULL));
+#ifdef MENDED
+    must(zeCommandQueueSynchronize(first, UINT64_MAX));
+#endif
+    must(zeCommandQueueExecuteCommandLists(second, 1, &two, NULL));
+    leave_queue(first);
+    leave_queue(second);
+    must(zeCommandListDestroy(one));
+    must(zeCommandListDestroy(two));
+    release(a);
+    release(b);
+}
+
+// The groups are read before the command runs.
+WRONG(groups_of_an_indirect_launch)
+{
+    ze_command_list_handle_t list = new_immediate(false);
+    uint32_t *groups = shared_memory(3 * sizeof(uint32_t)), one = 1; //! made
+    void *a = device_memory(BYTES);
+    ze_kernel_handle_t kernel = kernel_of("numbers");
+
+    groups[0] = groups[1] = groups[2] = 1;
+    must(zeKernelSetGroupSize(kernel, 64, 1, 1));
+    must(zeKernelSetArgumentValue(kernel, 0, sizeof(a), &a));
+    must(zeCommandListAppendMemoryFill(list, groups, &one, sizeof(one), 3 * sizeof(one), NULL, 0, NULL)); //! command-race
+#ifdef MENDED
+    must(zeCommandListAppendBarrier(list, NULL, 0, NULL));
+#endif
+    must(zeCommandListAppendLaunchKernelIndirect(list, kernel, (ze_group_count_t *)groups, NULL, 0, NULL)); //! command-race
+    leave_list(list);
+    release(groups);
+    release(a);
+}

@@ -188,7 +188,13 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
         let place = &report["place"];
         if let (Some(file), Some(line)) = (place["file"].as_str(), place["line"].as_u64()) {
             let file = file.rsplit('/').next().unwrap_or(file).to_owned();
-            mistakes.push(vec![Wanted { file, line, what: rule }]);
+            let mut all = vec![Wanted { file, line, what: rule.clone() }];
+            // Of two commands either may be the later one.
+            if !report["other"].is_null() {
+                all.extend(places(&report["call"], &rule));
+                all.extend(places(&report["other"], &rule));
+            }
+            mistakes.push(all);
             calls.extend(places(&report["call"], "launched"));
         } else {
             let maker = &report["memory"]["allocation"]["made"];

@@ -484,6 +484,9 @@ impl Checks {
     fn drain(&self) {
         let found = self.watched.take();
         for record in found {
+            if log::is_on() {
+                record.watched.tell_again(record.site);
+            }
             if let Some(report) = self.describe(&record) {
                 collector::add(report, Some((record.watched, record.site)));
             }

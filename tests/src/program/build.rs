@@ -547,9 +547,6 @@ impl Builder {
                 _ => (shared(turn), source),
             };
             let op = match intent.detail % 8 {
-                // Kernels do not tell their accesses yet.
-                0..=3 if self.is_followed => Op::Copy { dst, src },
-                4 if self.is_followed => Op::Fill { dst, value },
                 _ if intent.verb == Verb::HostCall => Op::HostCall { dst, add: value },
                 0..=3 => Op::Mix { dst, src, add: value },
                 4 => Op::Add { dst, add: value },

@@ -69,6 +69,13 @@ impl Watched {
         self.block.as_ptr() as u64
     }
 
+    /// Mistakes at a site are told again, of which otherwise only the first ones are.
+    pub fn tell_again(&self, site: u32) {
+        if let Some(count) = self.counts.get(2 * site as usize + 1) {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Number of work-items that have made a mistake at a site.
     pub fn count(&self, site: u32) -> u64 {
         self.counts.get(2 * site as usize).map_or(0, |count| count.load(Ordering::Relaxed))

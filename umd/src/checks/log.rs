@@ -18,6 +18,11 @@ fn log() -> Option<&'static Mutex<File>> {
     LOG.get_or_init(open).as_ref()
 }
 
+/// Whether there is a log.
+pub fn is_on() -> bool {
+    log().is_some()
+}
+
 fn write(line: std::fmt::Arguments<'_>) {
     if let Some(log) = log() {
         // The test notices what is missing.

@@ -201,6 +201,7 @@ impl Immediate {
             true => order.host_saw(Awaited::Counter { cell, value }),
             false => order.host_saw_list(cell),
         }
+        checks::drain();
     }
 
     /// The counter's word.
