@@ -13,12 +13,17 @@
 
 #include "record.h"
 
-enum { ENTRIES = 4, VALUE_AT = 3, ITEM = 6, TIME = 16, SITE = 28, RUN = 40 };
-enum { LAST_TIME = 0xfff, LAST_SITE = 0xfff, MOST_RUNS = 1 << 23 };
+enum { ENTRIES = 4, VALUE_AT = 3, ITEM = 6, SITE = 18, TIME = 29, RUN = 40 };
+enum { LAST_TIME = 0x7ff, LAST_SITE = 0x7ff, MOST_RUNS = 1 << 23 };
 #define MASK 0xfull
 #define WRITES (1ull << 4)
 #define ATOMIC (1ull << 5)
-#define SAME_ITEM (~0ull << RUN | 0x3ffull << ITEM | 0xfffull << TIME)
+#define SAME_ITEM (~0ull << TIME | 0x3ffull << ITEM)
+// Of the first entry of a cell: further reads by this group until its next barrier, or by this launch, add
+// nothing.
+#define ENOUGH_FOR_GROUP (1ull << 16)
+#define ENOUGH_FOR_LAUNCH (1ull << 17)
+#define ENOUGH (ENOUGH_FOR_GROUP | ENOUGH_FOR_LAUNCH)
 
 // Of a report's size: the kind, and the rest.
 enum { KIND = 24, KIND_WRITES = 1, KIND_ATOMIC = 2, ANY_SIZE = 0xffffff, MOST_BYTES = 1 << 20 };
@@ -54,18 +59,26 @@ struct Known {
   uint16_t owner, state, learned;
 };
 
+// An answer about runs of another execution.
+struct Seen {
+  uint32_t first, count, yes;
+};
+
+enum { SEEN = 4 };
+
 struct Races {
   uint32_t run, base, total, time, phase, last;
   uint32_t nx, ny, items, shift, flags;
   uint64_t local, local_bytes, scratch, scratch_bytes;
   unsigned char *cells;
+  // Entries of this group behind its last barrier, and of this launch: the first one, and the distance of the
+  // last one.
+  uint64_t own, own_size, launch, launch_size;
   // Items that wait at a barrier, one of them, and those that have ended.
   uint32_t arrived, arrived_site, ended, ended_site, ended_item;
   uint64_t arrived_item[3];
-  uint32_t value_items, next_seen, known_count, all_known;
-  struct {
-    uint32_t first, count, yes;
-  } seen[4];
+  uint32_t value_items, known_count, all_known;
+  struct Seen seen[SEEN];
   uint64_t values[MOST_LANES];
   struct Known known[KNOWN];
   uint16_t sub_start[MOST_SUBGROUPS], sub_last[MOST_SUBGROUPS];
@@ -126,19 +139,30 @@ INLINE bool in_launch(const struct Races *races, uint32_t run) {
 }
 
 // Whether an access of another execution is ordered before this group. The last answers are remembered.
-__attribute__((noinline)) static bool is_earlier(struct Races *races, const struct Watch *watch,
-                                                 uint32_t run) {
-  for (int i = 0; i < 4; i++)
-    if (run - races->seen[i].first < races->seen[i].count)
-      return races->seen[i].yes;
-  if (!watch->ordered)
+__attribute__((noinline)) static bool ask(struct Races *races, const struct Watch *watch, uint32_t run) {
+  struct Seen found = races->seen[0];
+  uint32_t i = 1;
+  while (i < SEEN && run - races->seen[i].first >= races->seen[i].count)
+    i++;
+  if (i < SEEN) {
+    found = races->seen[i];
+  } else if (watch->ordered) {
+    uint64_t answer = watch->ordered(run, races->run);
+    found = (struct Seen){(uint32_t)answer & 0xffffff, (uint32_t)(answer >> 24) & 0xffffff, answer >> 63 != 0};
+    i = SEEN - 1;
+  } else {
     return true;
-  uint64_t answer = watch->ordered(run, races->run);
-  uint32_t i = races->next_seen++ % 4;
-  races->seen[i].first = (uint32_t)answer & 0xffffff;
-  races->seen[i].count = (uint32_t)(answer >> 24) & 0xffffff;
-  races->seen[i].yes = answer >> 63 != 0;
-  return answer >> 63 != 0;
+  }
+  for (; i > 0; i--)
+    races->seen[i] = races->seen[i - 1];
+  races->seen[0] = found;
+  return found.yes;
+}
+
+INLINE bool is_earlier(struct Races *races, const struct Watch *watch, uint32_t run) {
+  if (__builtin_expect(run - races->seen[0].first < races->seen[0].count, true))
+    return races->seen[0].yes;
+  return ask(races, watch, run);
 }
 
 INLINE bool owns(const struct Races *races, uint32_t owner, uint32_t item) {
@@ -244,6 +268,54 @@ INLINE uint32_t spread(uint64_t mask) {
                     (mask & 8) * 0x1fe00000);
 }
 
+// Whether a read of a word adds nothing to what its first entry says.
+INLINE bool adds_nothing(const struct Races *races, uint64_t entry) {
+  return (entry & ENOUGH_FOR_GROUP && entry - races->own <= races->own_size) ||
+         (entry & ENOUGH_FOR_LAUNCH && entry - races->launch <= races->launch_size);
+}
+
+// What two reads that are remembered are enough for. `safe`: what no write among the entries stands against.
+INLINE uint64_t enough(const struct Races *races, uint64_t one, uint64_t other, uint64_t safe) {
+  if (run_of(one) != run_of(other))
+    return safe & ENOUGH_FOR_LAUNCH;
+  bool apart = !(races->flags & SUBGROUPS) || item_of(one) >> races->shift != item_of(other) >> races->shift;
+  return run_of(one) == races->run && apart ? safe & ENOUGH_FOR_GROUP : 0;
+}
+
+// The most common accesses: nothing that is remembered of the word matters any more, or one read of it.
+// Whether it was one of these.
+INLINE bool touch_easily(struct Races *races, const struct Watch *watch, uint64_t *cell,
+                         const uint64_t *entries, uint64_t mine, bool local, uint64_t value) {
+  uint64_t first = entries[0], last = entries[VALUE_AT];
+  bool others = local ? entries[1] - races->own <= races->own_size ||
+                            entries[2] - races->own <= races->own_size ||
+                            last - races->own <= races->own_size
+                      : (entries[1] | entries[2] | last >> RUN) != 0;
+  if (others)
+    return false;
+  bool is_old = first == 0 || (local ? first - races->own > races->own_size
+                                     : !in_launch(races, run_of(first)) &&
+                                           is_earlier(races, watch, run_of(first)) &&
+                                           covers(mine, first));
+  if (is_old) {
+    store(&cell[0], mine);
+    if (mine & WRITES) {
+      uint64_t bytes = (mine & MASK) << 32 | spread(mine);
+      uint64_t before = run_of(last) == 0 ? last : 0;
+      store(&cell[VALUE_AT], (before & ~bytes) | (value & bytes));
+    }
+    return true;
+  }
+  // The second read by the group.
+  if (mine & (WRITES | ATOMIC) || first & (WRITES | ATOMIC) || (mine & first & MASK) != MASK ||
+      races->flags & (SUBGROUPS | ATOMICS_ORDER | WAITS_FOR_GROUPS) || run_of(first) != races->run ||
+      time_of(first) < races->phase || item_of(first) == item_of(mine))
+    return false;
+  store(&cell[1], first & ~ENOUGH);
+  store(&cell[0], mine | ENOUGH_FOR_GROUP);
+  return true;
+}
+
 // An access to some bytes of a word. `value`: what is stored, with a bit for each byte in bits 32 to 35.
 INLINE void touch_word(struct Races *races, const struct Place *place, uint32_t lane,
                        uint64_t address, uint64_t mine, bool local, uint64_t value) {
@@ -251,49 +323,95 @@ INLINE void touch_word(struct Races *races, const struct Place *place, uint32_t 
   uint64_t *cell = (uint64_t *)(races->cells + ((address & watch->mask & ~3ull) << 3));
   uint64_t last = load(cell + VALUE_AT);
   uint64_t entries[ENTRIES] = {load(cell), load(cell + 1), load(cell + 2), last};
+  if (touch_easily(races, watch, cell, entries, mine, local, value))
+    return;
   uint32_t item = item_of(mine);
+  // Of the reads that are remembered and not ordered before this one, two.
+  uint64_t reads[2] = {0, 0}, safe = ENOUGH;
   int slot = -1, free = -1;
-  bool is_there = false;
+  bool is_there = false, is_write = mine & WRITES;
   for (int i = 0; i < ENTRIES; i++)
     is_there |= ((entries[i] ^ mine) & SAME_ITEM) == 0 && covers(entries[i], mine);
-  if (is_there && !(mine & WRITES))
+  if (is_there && !is_write)
     return;
   for (int i = 0; i < ENTRIES && !is_there; i++) {
     uint64_t entry = entries[i];
-    if (run_of(entry) == 0) {
-      if (i != VALUE_AT)
+    uint32_t run = run_of(entry);
+    if (run == 0 || (local && (run != races->run || time_of(entry) < races->phase))) {
+      if (free < 0 && (i != VALUE_AT || run != 0))
         free = i;
       continue;
     }
-    if (local && (run_of(entry) != races->run || time_of(entry) < races->phase)) {
-      free = i;
-      continue;
-    }
     if (is_before(races, watch, entry, item)) {
+      if (entry & WRITES)
+        safe &= run != races->run && !in_launch(races, run) ? ENOUGH
+                : run == races->run && time_of(entry) < races->phase ? ENOUGH_FOR_GROUP
+                                                                     : 0;
       if (!covers(mine, entry))
         continue;
       if (slot < 0)
         slot = i;
       else
-        store(&cell[i], 0);
+        store(&cell[i], entries[i] = 0);
     } else if (conflict(mine, entry)) {
       uint64_t both = mine & entry & MASK;
       bool is_known = run_of(last) == 0;
       bool same = mine & entry & WRITES && (both & ~(value >> 32) & MASK) == 0 &&
                   (!is_known || ((both & ~(last >> 32) & MASK) == 0 &&
                                  (((uint32_t)last ^ (uint32_t)value) & spread(both)) == 0));
+      safe = 0;
       race(place, lane, address, mine, entry, same);
+    } else if ((entry & (MASK | WRITES | ATOMIC)) == MASK && in_launch(races, run)) {
+      reads[reads[0] != 0] = entry;
+    } else {
+      safe = 0;
     }
   }
   if (!is_there) {
     slot = slot >= 0 ? slot : free >= 0 ? free : replaced(races, watch, entries, mine);
+    uint64_t flags = 0;
+    if ((mine & (MASK | WRITES | ATOMIC)) == MASK && reads[0] != 0 &&
+        !(races->flags & (ATOMICS_ORDER | WAITS_FOR_GROUPS))) {
+      if (slot >= 0)
+        flags = enough(races, mine, reads[0], safe);
+      else if (reads[1] != 0 && entries[0] == reads[0])
+        flags = enough(races, reads[0], reads[1], safe);
+    }
+    if (flags != 0 && slot > 0) {
+      store(&cell[slot], entries[0] & ~ENOUGH);
+      slot = 0;
+    }
     if (slot >= 0)
-      store(&cell[slot], mine);
+      store(&cell[slot], mine | flags);
+    else if (flags != 0)
+      store(&cell[0], entries[0] | flags);
   }
-  if (mine & WRITES && slot != VALUE_AT && run_of(last) == 0) {
+  if (!is_write)
+    return;
+  if (slot != 0 && entries[0] & ENOUGH)
+    store(&cell[0], entries[0] & ~ENOUGH);
+  if (slot != VALUE_AT && run_of(last) == 0) {
     uint64_t bytes = (mine & MASK) << 32 | spread(mine);
     store(&cell[VALUE_AT], (last & ~bytes) | (value & bytes));
   }
+}
+
+// The items of which a read of whole words may add something.
+INLINE uint32_t that_add(const struct Races *races, const struct Watch *watch, uint32_t items,
+                         uint32_t bytes, uint64_t (*address_of)(const void *, uint32_t),
+                         const void *addresses) {
+  uint32_t some = 0;
+  for (uint32_t left = items; left != 0; left &= left - 1) {
+    uint32_t lane = (uint32_t)__builtin_ctz(left);
+    uint64_t address = address_of(addresses, lane);
+    // What is no memory of ours has the cell of some address that is.
+    const unsigned char *cell = races->cells + ((address & watch->mask & ~3ull) << 3);
+    bool nothing = (address & 3) == 0 && (address & watch->mask) + bytes <= watch->mask;
+    for (uint32_t word = 0; word < bytes && nothing; word += 4)
+      nothing = adds_nothing(races, load((const uint64_t *)(cell + 8 * word)));
+    some |= (uint32_t)!nothing << lane;
+  }
+  return some;
 }
 
 INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane, uint64_t address,
@@ -336,6 +454,11 @@ static void tick(struct Races *races, const struct Watch *watch) {
   races->run = 0;
 }
 
+static void begin_phase(struct Races *races) {
+  races->own = (uint64_t)races->run << RUN | (uint64_t)races->phase << TIME;
+  races->own_size = (1ull << RUN) - 1 - ((uint64_t)races->phase << TIME);
+}
+
 static void depart(struct Races *races, const struct Watch *watch, uint32_t item, uint32_t scope) {
   uint32_t sub = item >> races->shift;
   if (scope == WORKGROUP) {
@@ -346,6 +469,7 @@ static void depart(struct Races *races, const struct Watch *watch, uint32_t item
       return;
     tick(races, watch);
     races->phase = races->time;
+    begin_phase(races);
     for (uint32_t i = 0; races->flags & SUBGROUPS && i <= (races->items - 1) >> races->shift; i++)
       races->sub_last[i] = UINT16_MAX;
     for (uint32_t i = 0; i < races->known_count; i++)
@@ -592,6 +716,8 @@ INLINE void follow(const struct Place *place, uint32_t size, uint32_t items, boo
   // Of items that read at one address any two tell as much as all.
   if (same && !writes && items & (items - 1) && !(races->flags & SUBGROUPS))
     items = 1u << __builtin_ctz(items) | 1u << (31 - __builtin_clz(items));
+  if (!writes && !(kind & KIND_ATOMIC) && bytes % 4 == 0 && bytes <= 16)
+    items = that_add(races, place->watch, items, bytes, address_of, addresses);
   uint64_t site = place->site < LAST_SITE ? place->site : LAST_SITE, number = linear(races, place);
   uint64_t mine = (uint64_t)races->run << RUN | site << SITE | (uint64_t)races->time << TIME |
                   (writes ? WRITES : 0) | (kind & KIND_ATOMIC ? ATOMIC : 0);
@@ -668,6 +794,9 @@ static void take_run(struct Races *races, const struct Context *given, const str
   races->run = races->base == 0 ? 0
                                 : races->base + group[0] + launch->groups[0] *
                                       (group[1] + launch->groups[1] * group[2]);
+  races->launch = (uint64_t)races->base << RUN;
+  races->launch_size = (all << RUN) - 1;
+  begin_phase(races);
 }
 
 // A group begins: makes the context that it runs with. `shift`: the logarithm of the sub-groups' size.

@@ -107,14 +107,19 @@ pub mod cell {
     pub const ATOMIC: u64 = 1 << 5;
     /// The work-item's linear number in its group, 10 bits.
     pub const ITEM: u32 = 6;
-    /// The group's time, 12 bits.
-    pub const TIME: u32 = 16;
-    /// The place in the code, 12 bits: [`LAST_SITE`] for all that have no smaller number.
-    pub const SITE: u32 = 28;
+    /// In the first entry, a read of all bytes: reads by this group until its next barrier add nothing, since
+    /// whatever races with one of them races with one of those that are remembered.
+    pub const ENOUGH_FOR_GROUP: u64 = 1 << 16;
+    /// The same for reads by this launch.
+    pub const ENOUGH_FOR_LAUNCH: u64 = 1 << 17;
+    /// The place in the code, 11 bits: [`LAST_SITE`] for all that have no smaller number.
+    pub const SITE: u32 = 18;
+    /// The group's time, 11 bits.
+    pub const TIME: u32 = 29;
     /// The group's run, 24 bits; 0 in an empty entry.
     pub const RUN: u32 = 40;
     /// Places that cannot be told apart.
-    pub const LAST_SITE: u32 = 0xfff;
+    pub const LAST_SITE: u32 = 0x7ff;
     /// The number of runs; then all is forgotten, and they begin anew.
     pub const RUNS: u32 = 1 << 24;
 }

@@ -150,7 +150,7 @@ impl World {
                     assert_eq!(word(record::RUN) as u32 - base, group);
                     let later = Seen { word: site.word, writes, group, item };
                     let earlier = Seen {
-                        word: sites[bits(cell::SITE, 0xfff) as usize].word,
+                        word: sites[bits(cell::SITE, cell::LAST_SITE.into()) as usize].word,
                         writes: other & cell::WRITES != 0,
                         group: bits(cell::RUN, 0xff_ffff) - base,
                         item: bits(cell::ITEM, 0x3ff),

@@ -283,7 +283,7 @@ impl Cells {
     pub fn who(&self, entry: u64) -> Option<Who> {
         let run = run_of(entry);
         let found = self.runs().find(run)?.clone();
-        let site = bits(entry, cell::SITE, 12);
+        let site = bits(entry, cell::SITE, cell::LAST_SITE.count_ones());
         let kernel = found.kernel.map(|(watched, launch)| InKernel {
             watched,
             launch,
