@@ -456,6 +456,14 @@ impl State {
             signals.extend(item.signal.map(|signal| (signal, execution)));
             all.push(execution);
         }
+        // An execution of an empty list takes its turn, too.
+        if in_order && items.is_empty() {
+            let chain = *recording.chain.get_or_insert_with(|| self.take_chain());
+            let execution = self.add_node(0, list.base, chain);
+            [entry, *gate, last].into_iter().for_each(|it| self.order(it, execution));
+            last = execution;
+            all.push(execution);
+        }
         recording.items = items;
         recording.chains = commands.chains;
         for (signal, waiter) in std::mem::take(&mut recording.awaited) {

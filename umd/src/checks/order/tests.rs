@@ -339,3 +339,19 @@ fn signals_that_are_submitted_in_the_wrong_order_make_no_circle() {
     let [between, second] = [between, second].map(|it| start(&order, it));
     assert!(order.ordered(first, between) && order.ordered(between, second));
 }
+
+#[test]
+fn executions_of_an_empty_list_follow_each_other() {
+    let order = two_lists(true);
+    order.recording_begins(1, true, None);
+    let first = order.append(A, 1, &plain());
+    let run = |cell, value, base| {
+        let list = [Executed { recording: 1, base }];
+        order.execute(cell, value, &list, Some(Vec::new()), Vec::new());
+    };
+    run(A, 2, 0);
+    run(B, 1, 1);
+    let last = order.append(B, 2, &plain());
+    let [first, last] = [first, last].map(|it| start(&order, it));
+    assert!(order.ordered(first, last));
+}
