@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary interface of Level Zero: types, constants and function tables, without any executable code.
+//! The binary interface of Level Zero: types, constants and function tables, with no code but that of [`call`].
 //!
 //! - Types keep their C names, so that a name found in the specification is found here. They are
 //!   generated from ze_api.h and zes_api.h by `scripts/gen-ze`, one module per region of the
 //!   headers, and all re-exported at the root.
-//! - [`functions`] holds the function types.
+//! - [`functions`] holds the function types; [`call`] makes calls of any of them from words.
 //! - C enumerations are transparent integers with associated constants, flags are `bitflags`,
 //!   handles are transparent pointers: every bit pattern that a caller passes is a valid value.
 //! - Structures that extend others through `pNext` implement [`Chained`].
@@ -12,6 +12,7 @@
 //! - [`zet`] holds the few types of the tools interface that are needed.
 //! - [`zex`] holds the experimental types of functions that clients find by name.
 
+pub mod call;
 pub mod functions;
 mod generated;
 mod macros;

@@ -28,6 +28,15 @@ macro_rules! handle {
             }
         }
 
+        impl $crate::call::Word for $name {
+            fn put(self, words: &mut $crate::call::Words) {
+                self.0.put(words);
+            }
+            fn take(words: &mut impl Iterator<Item = u64>) -> Self {
+                Self($crate::call::Word::take(words))
+            }
+        }
+
         // SAFETY: to its holder a handle is only a number; code that turns it into a reference is
         // responsible for the object's thread safety.
         unsafe impl Send for $name {}
@@ -65,6 +74,15 @@ macro_rules! enumeration {
             }
         }
 
+        impl $crate::call::Word for $name {
+            fn put(self, words: &mut $crate::call::Words) {
+                self.0.put(words);
+            }
+            fn take(words: &mut impl Iterator<Item = u64>) -> Self {
+                Self($crate::call::Word::take(words))
+            }
+        }
+
         impl core::fmt::Debug for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 match self.name() {
@@ -96,6 +114,15 @@ macro_rules! flags {
             /// Whether any bit is set that the specification does not name.
             pub const fn has_unknown(self) -> bool {
                 self.bits() & !Self::all().bits() != 0
+            }
+        }
+
+        impl $crate::call::Word for $name {
+            fn put(self, words: &mut $crate::call::Words) {
+                self.bits().put(words);
+            }
+            fn take(words: &mut impl Iterator<Item = u64>) -> Self {
+                Self::from_bits_retain($crate::call::Word::take(words))
             }
         }
     };

@@ -62,6 +62,7 @@ pub struct zex_ipc_counter_based_event_handle_t {
 }
 
 zeroed_default!(zex_ipc_counter_based_event_handle_t);
+crate::call::ipc_handles!(zex_ipc_counter_based_event_handle_t);
 
 /// Spec: `zex_counter_based_event_desc_t`.
 #[repr(C)]
