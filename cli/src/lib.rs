@@ -11,15 +11,17 @@ pub mod compiler;
 pub mod gpu;
 pub mod info;
 pub mod progress;
+pub mod replay;
 pub mod run;
 pub mod top;
 
 pub use clap::Parser;
 
 /// The commands of all programs, in the order in which users meet them.
-pub fn commands() -> [Command; 5] {
+pub fn commands() -> [Command; 6] {
     [
         run::Arguments::command(),
+        replay::Arguments::command(),
         info::Arguments::command(),
         top::Arguments::command(),
         compiler::Arguments::command(),

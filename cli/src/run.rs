@@ -35,6 +35,10 @@ pub struct Arguments {
     #[arg(long)]
     pub debug: bool,
 
+    /// Record the device's work in FILE, or in a file for each process in a folder (TALLY_RECORD)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub record: Option<PathBuf>,
+
     /// Say what would be started, and do not start it
     #[arg(long)]
     pub print: bool,
@@ -119,6 +123,7 @@ Examples:
   tally-run --as arc-a770 ./program       the device calls itself an Arc A770
   TALLY_HANG_MS=1000 tally-run ./program  says who waits for whom when it hangs
   tally-run --check ./program             finds wrong accesses to memory
+  tally-run --record f.tally ./program    records, for tally-replay
   tally-run --debug gdb --args ./program  breakpoints in kernels
 
 Exit status:
@@ -132,4 +137,4 @@ Environment:
   driver's own settings begin with TALLY_; docs/settings.md lists them.
 
 See also:
-  tally-info(1), tally-top(1), tally-compiler(1)";
+  tally-info(1), tally-replay(1), tally-top(1), tally-compiler(1)";

@@ -11,7 +11,7 @@ import sys
 from bare import System
 
 DEVICE = "Tally virtual GPU"
-TOOLS = ("tally-run", "tally-info", "tally-top", "tally-compiler")
+TOOLS = ("tally-run", "tally-replay", "tally-info", "tally-top", "tally-compiler")
 LIST = "import dpctl; print([it.name for it in dpctl.get_devices()])"
 # There are no other users' files, and no network.
 APT = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "-o", "Dir::Log::Terminal=", "--yes"]

@@ -47,7 +47,7 @@ def dpnp_runs(s):
 def tools_answer(s):
     assert DEVICE in s.run(f"{BIN}/tally-info", "--list").stdout
     assert "/tmp/home/.cache/tally/kernels" in s.run(f"{BIN}/tally-info").stdout
-    for tool in ("tally-run", "tally-top"):
+    for tool in ("tally-run", "tally-replay", "tally-top"):
         assert s.run(f"{BIN}/{tool}", "--version").stdout.startswith(tool)
 
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Imports point to the right. Outside this flow: [`audit`], which answers the dynamic linker; [`hang`],
-//! which looks at lists and events; [`checks`], which finds mistakes of the program's; [`debugger`], [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
+//! which looks at lists and events; [`checks`], which finds mistakes of the program's; [`record`], which keeps the device's work in a file, a [`recording`]; [`debugger`], [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
 //! [`vm`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
@@ -32,6 +32,8 @@ pub mod list;
 pub mod log;
 pub mod process;
 pub mod quota;
+pub mod record;
+pub mod recording;
 pub mod settings;
 pub mod shards;
 pub mod space;

@@ -58,6 +58,9 @@ pub enum Refusal {
 /// Ends the trace at exit; set if there is a trace.
 static FINISH_TRACE: OnceLock<fn()> = OnceLock::new();
 
+/// Ends the recording at exit; set if there is one.
+static FINISH_RECORDING: OnceLock<fn()> = OnceLock::new();
+
 /// Ends the checks; set if there are any. It returns the status with which the process is to exit.
 static FINISH_CHECKS: OnceLock<fn() -> Option<i32>> = OnceLock::new();
 
@@ -77,6 +80,12 @@ pub fn set_traced(finish: fn()) {
     // There is one trace in a process.
     let _ = FINISH_TRACE.set(finish);
     GATE.fetch_or(TRACED, Ordering::Release);
+}
+
+/// Sets what ends the recording at exit.
+pub fn set_recorded(finish: fn()) {
+    // There is one recording in a process.
+    let _ = FINISH_RECORDING.set(finish);
 }
 
 /// From now on calls report their names to `host_waits`.
@@ -138,10 +147,10 @@ extern "C" fn forked() {
 }
 
 extern "C" fn exiting() {
-    if GATE.fetch_or(EXITED, Ordering::Relaxed) & FORKED == 0
-        && let Some(finish) = FINISH_TRACE.get()
-    {
-        finish();
+    if GATE.fetch_or(EXITED, Ordering::Relaxed) & FORKED == 0 {
+        for finish in [&FINISH_TRACE, &FINISH_RECORDING].into_iter().filter_map(OnceLock::get) {
+            finish();
+        }
     }
 }
 

@@ -22,6 +22,8 @@
 //! | `TALLY_CHECK_EXITCODE` | 1 to 255 | the process's exit status if anything was found; default: the program's |
 //! | `TALLY_CHECK_LOG` | a file | for tests: a line for each appended command and each pair of commands that race |
 //! | `TALLY_CHECK_STACKS` | `1` | a report shows the program's stack at each call that it names |
+//! | `TALLY_RECORD` | file, or folder that exists | records the device's work, for [`tally-replay`](replay.md); `%p` stands for the process's number, and a folder gets a file for each process |
+//! | `TALLY_REPLAY` | `1` | set by `tally-replay` for itself: allocations lie where the recording has them |
 //!
 //! ## The device
 //!
@@ -135,6 +137,10 @@ pub struct Settings {
     pub debug: bool,
     /// `TALLY_CHECK` and its like.
     pub checks: Checks,
+    /// `TALLY_RECORD`.
+    pub record: Option<PathBuf>,
+    /// `TALLY_REPLAY`.
+    pub replay: bool,
     /// `TALLY_RESET_MS`.
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
@@ -193,7 +199,7 @@ impl Settings {
         const MIB: u64 = 1 << 20;
         let exit_code = number("TALLY_CHECK_EXITCODE", 1, 255).map(|code| code as i32);
         let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
-        Self {
+        let mut settings = Self {
             workers: small(number("TALLY_WORKERS", 1, 1024)),
             devices: small(number("TALLY_DEVICES", 1, 16)),
             subdevices: small(number("TALLY_SUBDEVICES", 1, 16)),
@@ -203,6 +209,7 @@ impl Settings {
             hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
             top: number("TALLY_TOP", 0, 1) == Some(1),
             debug: number("TALLY_DEBUG", 0, 1) == Some(1),
+            replay: number("TALLY_REPLAY", 0, 1) == Some(1),
             no_cache: number("TALLY_CACHE", 0, 1) == Some(0),
             shared_on_device: number("ZE_SHARED_FORCE_DEVICE_ALLOC", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
@@ -235,6 +242,7 @@ impl Settings {
             }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
+            record: present("TALLY_RECORD").map(PathBuf::from),
             hang_json: present("TALLY_HANG_JSON").map(PathBuf::from),
             cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from).or_else(|| {
                 // The XDG base directory specification requires that a relative path counts as unset.
@@ -258,7 +266,11 @@ impl Settings {
                 })
             }),
             complaints,
+        };
+        if settings.checks.portable && settings.record.take().is_some() {
+            settings.complaints.push("TALLY_RECORD: TALLY_CHECK=portable closes memory that a recording looks at: nothing is recorded".to_owned());
         }
+        settings
     }
 }
 
@@ -266,6 +278,11 @@ impl Settings {
     /// Whether names of cells and calls are kept for reports of who waits for whom.
     pub fn observes_waits(&self) -> bool {
         self.hang_ms.is_some() || self.top || self.checks.sync
+    }
+
+    /// Whether the application's memory lies apart from the driver's, at addresses that a replay can have, too.
+    pub fn places_memory(&self) -> bool {
+        self.record.is_some() || self.replay
     }
 
     /// Devices that the GPU is divided into.

@@ -4,6 +4,7 @@
 //! A buffer has the same address for the host and for the GPU, so the driver places all buffers
 //! inside a range that it has reserved for itself: one inaccessible mapping without memory behind it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::ptr;
@@ -41,6 +42,8 @@ pub struct Space {
     open: AtomicBool,
     told: OnceLock<Told>,
     wide: Mutex<Wide>,
+    /// See [`Space::set_apart`].
+    apart: AtomicBool,
 }
 
 /// A callback that receives start and size of addresses when they are allocated (`true`) and freed
@@ -75,8 +78,9 @@ impl Space {
                 if let Some(start) = reserve_at(place, size, lowest, end) {
                     log::debug!("VA reservation: {size:#x} bytes at {start:#x}");
                     let free = Mutex::new([(start, size)].into());
-                    let (open, wide) = (AtomicBool::new(false), Mutex::default());
-                    return Ok(Self { start, size, free, open, told: OnceLock::new(), wide });
+                    let (open, apart) = (AtomicBool::new(false), AtomicBool::new(false));
+                    let (told, wide) = (OnceLock::new(), Mutex::default());
+                    return Ok(Self { start, size, free, open, told, wide, apart });
                 }
             }
             size = (size / 4).next_multiple_of(HUGE_PAGE);
@@ -138,23 +142,76 @@ impl Space {
         if self.is_open() {
             return self.alloc_wide(size, align);
         }
-        self.alloc_close(size, align)
+        self.alloc_close(self.start, size, align)
+    }
+
+    /// From now on [`Space::alloc_apart`] has the upper half.
+    pub fn set_apart(&self) {
+        self.apart.store(true, Ordering::Relaxed);
+    }
+
+    fn is_apart(&self) -> bool {
+        self.apart.load(Ordering::Relaxed)
+    }
+
+    /// Allocates addresses for memory of the application. While a recording is made or replayed they lie in the
+    /// upper half, with room around them as while checks run, so that no memory of the driver's lies there in
+    /// another process; at the place that [`place_next`] has named, if it did. Otherwise the same as
+    /// [`Space::alloc`].
+    pub fn alloc_apart(&self, size: u64, align: u64) -> Option<u64> {
+        if !self.is_apart() {
+            return self.alloc(size, align);
+        }
+        let size = size.checked_next_multiple_of(PAGE_SIZE).filter(|&size| size != 0)?;
+        let align = align.max(PAGE_SIZE);
+        match PLACE.replace(0) {
+            0 => self.alloc_wide_from(self.start + self.size / 2, size, align),
+            place => self.alloc_placed(place, size, align),
+        }
+    }
+
+    /// Bytes of room on either side.
+    fn room(size: u64, align: u64) -> Option<u64> {
+        let room = size.clamp(ROOM.0, ROOM.1).next_multiple_of(PAGE_SIZE);
+        room.checked_next_multiple_of(align)
     }
 
     fn alloc_wide(&self, size: u64, align: u64) -> Option<u64> {
-        let room = size.clamp(ROOM.0, ROOM.1).next_multiple_of(PAGE_SIZE).next_multiple_of(align);
+        self.alloc_wide_from(self.start, size, align)
+    }
+
+    fn alloc_wide_from(&self, lowest: u64, size: u64, align: u64) -> Option<u64> {
+        let room = Self::room(size, align)?;
         let whole = size.checked_add(2 * room)?;
-        let start = loop {
-            if let Some(start) = self.alloc_close(whole, align) {
-                break start;
+        let start = self.or_of_resting(|| self.alloc_close(lowest, whole, align))?;
+        Some(self.keep_wide(start, size, room, whole))
+    }
+
+    /// Allocates the addresses from `place` on, with room around them.
+    fn alloc_placed(&self, place: u64, size: u64, align: u64) -> Option<u64> {
+        let room = Self::room(size, align)?;
+        let whole = size.checked_add(2 * room)?;
+        let start = place.checked_sub(room).filter(|_| place.is_multiple_of(align))?;
+        let start = self.or_of_resting(|| self.alloc_at(start, whole))?;
+        Some(self.keep_wide(start, size, room, whole))
+    }
+
+    /// Tries again with addresses that rest.
+    fn or_of_resting(&self, alloc: impl Fn() -> Option<u64>) -> Option<u64> {
+        loop {
+            if let Some(start) = alloc() {
+                return Some(start);
             }
             let (start, size) = self.wide().resting.pop_front()?;
             self.wide().resting_bytes -= size;
             self.free_close(start, size);
-        };
+        }
+    }
+
+    fn keep_wide(&self, start: u64, size: u64, room: u64, whole: u64) -> u64 {
         self.wide().ranges.insert(start + room, (start, whole));
         self.tell(start + room, size, true);
-        Some(start + room)
+        start + room
     }
 
     fn tell(&self, start: u64, size: u64, given: bool) {
@@ -171,10 +228,10 @@ impl Space {
         (address < start + whole - room).then_some((at, whole - 2 * room))
     }
 
-    fn alloc_close(&self, size: u64, align: u64) -> Option<u64> {
+    fn alloc_close(&self, lowest: u64, size: u64, align: u64) -> Option<u64> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let (hole, len, at) = free.iter().find_map(|(&hole, &len)| {
-            let at = hole.checked_next_multiple_of(align)?;
+            let at = hole.max(lowest).checked_next_multiple_of(align)?;
             let end = at.checked_add(size)?;
             (end <= hole + len).then_some((hole, len, at))
         })?;
@@ -195,7 +252,7 @@ impl Space {
 
     /// Frees addresses that [`Space::alloc`] returned for the same size.
     pub fn free(&self, start: u64, size: u64) {
-        if self.is_open() {
+        if self.is_open() || self.is_apart() {
             let mut wide = self.wide();
             if let Some(range) = wide.ranges.remove(&start) {
                 wide.resting.push_back(range);
@@ -260,6 +317,17 @@ impl Drop for Space {
         // SAFETY: the reservation is ours, and every owner of a part kept the space alive.
         unsafe { libc::munmap(self.start as *mut c_void, self.size as usize) };
     }
+}
+
+thread_local! {
+    /// See [`place_next`].
+    static PLACE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The next allocation of this thread for the application gets the addresses from `address` on, or fails, if the
+/// space is apart.
+pub fn place_next(address: u64) {
+    PLACE.set(address);
 }
 
 /// Cuts `size` bytes at `at` out of a free range of `len` bytes.
@@ -349,6 +417,32 @@ mod tests {
             space.free(parts[i], MIN_SIZE / 8);
         }
         assert_eq!(space.alloc(MIN_SIZE, PAGE_SIZE), Some(space.start()));
+    }
+
+    #[test]
+    fn memory_of_the_application_gets_the_place_that_is_named() {
+        let space = small();
+        space.set_apart();
+        let own = space.alloc(PAGE_SIZE, PAGE_SIZE).expect("room");
+        let first = space.alloc_apart(100, PAGE_SIZE).expect("room");
+        assert!(own < space.start() + MIN_SIZE / 2 && first >= space.start() + MIN_SIZE / 2);
+        let second = space.alloc_apart(1 << 20, PAGE_SIZE).expect("room");
+        assert!(second - first >= PAGE_SIZE + ROOM.0 + (1 << 20), "room on both sides");
+        space.free(first, 100);
+        space.free(second, 1 << 20);
+        // Another process that has made neither.
+        let space = small();
+        space.set_apart();
+        for (place, size) in [(second, 1 << 20), (first, 100)] {
+            let place = place - own + space.start();
+            place_next(place);
+            assert_eq!(space.alloc_apart(size, PAGE_SIZE), Some(place));
+            place_next(place);
+            assert_eq!(space.alloc_apart(size, PAGE_SIZE), None, "it is taken");
+            space.free(place, size);
+            place_next(place);
+            assert_eq!(space.alloc_apart(size, PAGE_SIZE), Some(place), "it need not rest");
+        }
     }
 
     #[test]

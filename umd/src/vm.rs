@@ -103,7 +103,10 @@ impl Vm {
         let reserved = Reserved::new(bindings.clone());
         let poisons = settings::get().chaos.is_some();
         // A cached block stays mapped, which would hide an access to freed memory.
-        let watched = views.is_some() || poisons || checks::get().is_some();
+        let watched = views.is_some()
+            || poisons
+            || checks::get().is_some()
+            || settings::get().places_memory();
         let cache = (backend.is_sparse() && !watched).then(Cache::default);
         let watcher = Watcher::new(views);
         let publishes_late = watcher.as_ref().is_some_and(|watcher| watcher.publishes_late);

@@ -20,6 +20,10 @@ def tally_info():
     _become("tally-info")
 
 
+def tally_replay():
+    _become("tally-replay")
+
+
 def tally_run():
     _become("tally-run")
 

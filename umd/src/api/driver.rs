@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Initialisation and the driver object.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 use tally_ze::{
     Chained, ZE_MAX_EXTENSION_NAME, make_version, ze_api_version_t,
@@ -16,6 +16,7 @@ use super::{Call, api};
 use crate::core::driver::Driver;
 use crate::ddi;
 use crate::error::{self, Error, Result};
+use crate::{handle, record, settings};
 
 /// The version of the specification that the driver's functions and structures follow.
 pub(crate) const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
@@ -242,6 +243,35 @@ api! {
     }
 }
 
+/// Functions that only `tally-replay` gets.
+fn for_replays(name: &CStr) -> Option<*const c_void> {
+    match name.to_bytes() {
+        _ if !settings::get().replay => None,
+        b"tallyPlaceNext" => Some(place_next as *const c_void),
+        b"tallySettle" => Some(settle as *const c_void),
+        _ => None,
+    }
+}
+
+/// The next allocation of this thread lies at this address, or fails.
+unsafe extern "C" fn place_next(address: u64) -> ze_result_t {
+    crate::space::place_next(address);
+    ze_result_t::ZE_RESULT_SUCCESS
+}
+
+/// Waits until nothing is left that the first device could run.
+unsafe extern "C" fn settle(_: u64) -> ze_result_t {
+    // SAFETY: takes a number, and devices live as long as the process.
+    let device = unsafe {
+        let first = super::runtime::zerTranslateIdentifierToDeviceHandle(0);
+        handle::get(first, "")
+    };
+    if let Some(vm) = device.ok().and_then(|device| device.gpu().vm()) {
+        record::settle::settle(&vm);
+    }
+    ze_result_t::ZE_RESULT_SUCCESS
+}
+
 /// Looks up a function of the core or of an extension.
 pub(super) fn function_address(
     call: Call<'_>,
@@ -252,6 +282,7 @@ pub(super) fn function_address(
     let out = call.out(out, "ppFunctionAddress")?;
     let address = name.to_str().ok().and_then(ddi::lookup);
     let address = address
+        .or_else(|| for_replays(name))
         .ok_or_else(|| Error::invalid(format!("name: the driver has no function {name:?}")))?;
     out.set(address.cast_mut());
     Ok(())

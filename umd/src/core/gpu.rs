@@ -48,6 +48,9 @@ impl Gpu {
         let info: DeviceInfo = ask(&*backend, query::DEVICE)?;
         let space = Space::reserve(settings.reservation, info.va_start, info.va_end)?;
         let space = Arc::new(space);
+        if settings.places_memory() {
+            space.set_apart();
+        }
         checks::start(&space, backend.sees_process());
         let engines = ask_bytes(&*backend, query::ENGINES)?;
         let engines = engines
@@ -77,6 +80,11 @@ impl Gpu {
     /// The back end that reaches it.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// The VA reservation.
+    pub fn space(&self) -> &Space {
+        &self.space
     }
 
     /// Its properties from the back end.

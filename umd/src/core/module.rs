@@ -153,6 +153,16 @@ impl Module {
         }))
     }
 
+    /// The sources that it was built from; none for a native binary without them.
+    pub fn sources(&self) -> &[Input] {
+        self.built.graph.first().map_or(&[], |(unit, _)| &unit.inputs)
+    }
+
+    /// First address and bytes of its variables, if it has any.
+    pub fn variables(&self) -> Option<(u64, u64)> {
+        self.built.graph.first()?.0.globals.extent()
+    }
+
     /// The module as a native binary; waits for the code of all its kernels.
     ///
     /// # Errors

@@ -18,12 +18,12 @@ macro_rules! implemented {
         /// The names of all implemented functions.
         pub const IMPLEMENTED: &[&str] = &[$(stringify!($name)),*];
 
-        /// The driver's function of this name, core or `zex`; `None` if there is none.
+        /// The driver's function of this name, core or `zex`, or what records its calls; `None` if there is none.
         pub fn lookup(name: &str) -> Option<*const c_void> {
             match name {
                 $(stringify!($name) => {
                     let function: tally_ze::functions::$name = $function;
-                    Some(function as *const c_void)
+                    Some(crate::record::instead(name, function as *const c_void))
                 })*
                 _ => None,
             }

@@ -3,10 +3,11 @@
 //! were destroyed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use tally_uapi::ioctl::QueueQuery;
+use tally_uapi::ioctl::{QueueQuery, queue_state};
 
 use crate::vm::Vm;
 
@@ -108,6 +109,46 @@ pub fn all() -> HashMap<Engine, u64> {
         *sum = state.told.entry(*engine).or_insert_with(Told::new).update(now, *sum);
     }
     sums
+}
+
+/// What the queues of a VM do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether one runs a command, or is going to: neither idle, nor waiting for a cell, nor stopped.
+    pub runs: bool,
+    /// For each, its id, state, what it waits for, and the packets that it has taken.
+    places: Vec<(u32, u32, u64, u64, u64)>,
+}
+
+/// What the queues of a VM do at this moment.
+pub fn standing(vm: &Arc<Vm>) -> Standing {
+    let of = Arc::downgrade(vm);
+    let mut ids: Vec<u32> = {
+        let state = state();
+        let queues = state.iter().flat_map(|state| state.queues.keys());
+        queues.filter(|(of_vm, _)| *of_vm == of.as_ptr().addr()).map(|&(_, id)| id).collect()
+    };
+    ids.sort_unstable();
+    let mut standing = Standing::default();
+    for queue_id in ids {
+        let mut query = QueueQuery { queue_id, ..Default::default() };
+        if vm.backend().queue_query(&mut query).is_err() {
+            continue;
+        }
+        let (address, value) = (query.parked_address, query.parked_value);
+        standing.runs |= match query.state {
+            queue_state::RUNNING => true,
+            // It is about to be woken.
+            queue_state::PARKED if vm.in_reservation(address) => {
+                let word = crate::space::pointer(address).cast::<AtomicU64>();
+                // SAFETY: a queue of this process waits for the word, so it is mapped, and it is aligned.
+                unsafe { (*word).load(Ordering::Acquire) >= value }
+            }
+            _ => false,
+        };
+        standing.places.push((queue_id, query.state, address, value, query.head));
+    }
+    standing
 }
 
 #[cfg(test)]

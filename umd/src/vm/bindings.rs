@@ -114,8 +114,12 @@ impl Bindings {
         // The rest of its granule would be of no use to others, only a hole that every search for addresses
         // would visit.
         let room = (size.next_multiple_of(granule) + PAGE_SIZE).next_multiple_of(granule);
-        let va =
-            self.space.alloc(room, align.max(granule)).ok_or_else(|| out_of_addresses(size))?;
+        // What lies in granules belongs to the application.
+        let va = match granule {
+            PAGE_SIZE => self.space.alloc(room, align.max(granule)),
+            _ => self.space.alloc_apart(room, align.max(granule)),
+        };
+        let va = va.ok_or_else(|| out_of_addresses(size))?;
         Ok(Mapping { bo, offset: 0, va, size, room, padding: 0, bound: false })
     }
 

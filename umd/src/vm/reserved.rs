@@ -224,7 +224,7 @@ impl Reserved {
         let space = &self.bindings.space;
         let at = space
             .alloc_at(hint, size)
-            .or_else(|| space.alloc(size, align))
+            .or_else(|| space.alloc_apart(size, align))
             .ok_or_else(|| out_of_addresses(size))?;
         let range = Range { size, context, pieces: BTreeMap::new(), attributes: BTreeMap::new() };
         self.ranges().insert(at, range);

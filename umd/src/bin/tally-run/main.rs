@@ -94,6 +94,10 @@ fn command(arguments: &Arguments, program: &Path, of_its_own: &[OsString]) -> Re
     if let Some(identity) = &arguments.identity {
         command.env("TALLY_DEVICE_AS", identity);
     }
+    if let Some(file) = &arguments.record {
+        // The program may change its folder.
+        command.env("TALLY_RECORD", std::path::absolute(file)?);
+    }
     checks::ask_for(&mut command, &arguments.checks)?;
     Ok(command)
 }

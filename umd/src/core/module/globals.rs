@@ -91,6 +91,12 @@ impl Globals {
         Ok(globals)
     }
 
+    /// First address and bytes of all variables; none without variables.
+    pub fn extent(&self) -> Option<(u64, u64)> {
+        let found = self.vm.find(self.base).filter(|_| self.base != 0)?;
+        Some((found.base, found.size))
+    }
+
     /// The address of a variable.
     pub fn address(&self, global: u32) -> Option<u64> {
         self.addresses.get(global as usize).copied()

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `TALLY_RECORD` and `tally-replay`: what a program has the device do is done again in another process, to the
+//! same bytes, and a recording that is not whole is told.
+//!
+//! The recorded programs are the tests named `child_*`, each in a process of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use tally_tests::model::Model;
+use tally_tests::program::generate::{Shape, search};
+use tally_tests::program::run::run;
+use tally_tests::ze::{self, Gpu, Usm};
+use tally_tests::ze_backend::Driver;
+use tally_tests::{call, check};
+use tally_ze::*;
+
+const NONE: ze_event_handle_t = ze_event_handle_t::NULL;
+/// What is no recording, or no whole one.
+const REFUSED: Option<i32> = Some(2);
+
+/// A recording of this test's own, removed at its end.
+struct Recording(PathBuf);
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // If the file stays, that is no failure.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Recording {
+    fn at(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (id, count) = (std::process::id(), COUNT.fetch_add(1, Relaxed));
+        Self(std::env::temp_dir().join(format!("tally-replay-{id}-{count}-{name}.tally")))
+    }
+
+    /// Records a child.
+    fn of(test: &str, more: &[(&str, &str)]) -> Self {
+        let recording = Self::at(test);
+        let file = recording.0.to_str().expect("plain letters").to_owned();
+        ze::in_child(test, &[&[("TALLY_RECORD", &file[..])], more].concat());
+        recording
+    }
+
+    /// Replays it.
+    fn replay(&self, options: &[&str]) -> Output {
+        replay(&self.0, options)
+    }
+
+    /// Replays it and compares memory; returns what was said.
+    fn verify(&self) -> String {
+        let output = self.replay(&["--verify"]);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("all as recorded"), "{said}");
+        said
+    }
+
+    fn list(&self) -> String {
+        let output = self.replay(&["--list"]);
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    }
+}
+
+fn replay(file: &Path, options: &[&str]) -> Output {
+    Command::new("timeout")
+        .args(["--foreground", "--signal=KILL", "600"])
+        .arg(ze::beside("tally-replay").expect("it is built with the driver"))
+        .args(options)
+        .arg(file)
+        .output()
+        .expect("it starts")
+}
+
+fn text(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+fn immediate(gpu: &Gpu, mode: ze_command_queue_mode_t) -> ze_command_list_handle_t {
+    let flags = ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER;
+    let desc = ze_command_queue_desc_t { flags, mode, ..Default::default() };
+    let mut list = ze_command_list_handle_t::NULL;
+    check!(zeCommandListCreateImmediate(gpu.context, gpu.device, &raw const desc, &raw mut list));
+    list
+}
+
+fn argument<T>(kernel: ze_kernel_handle_t, index: u32, value: &T) {
+    let value = ptr::from_ref(value).cast();
+    check!(zeKernelSetArgumentValue(kernel, index, size_of::<T>(), value));
+}
+
+static ONE: ze_group_count_t = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+
+/// Sums what pointers in memory point to, in system memory's copies of it, in a variable of the module.
+const SUMS: &str = "
+    global uint total = 5;
+    kernel void sum(global ulong *table, global uint *out, uint factor)
+    {
+        global uint *a = (global uint *)table[0], *b = (global uint *)table[1];
+        size_t i = get_global_id(0);
+        out[i] = (a[i] + b[i]) * factor;
+        if (i == 0)
+            out[64] = total += a[0];
+    }";
+
+/// Host, shared and device memory, pointers in memory, a variable, copies from and to the program's own
+/// memory, a regular list that runs twice, an event that the host signals, and a list that waits by itself.
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_does_a_bit_of_everything() {
+    use ze_command_queue_mode_t as Mode;
+    let gpu = Gpu::new();
+    let list = immediate(&gpu, Mode::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+    let (a, b): (Usm<u32>, Usm<u32>) = (gpu.host(64), gpu.device_memory(64));
+    let (table, out): (Usm<u64>, Usm<u32>) = (gpu.host(2), gpu.host(65));
+    table.fill_with(|i| [a.address(), b.address()][i]);
+    let own: Vec<u32> = (0..64).map(|i| 1000 + i).collect();
+    let from = own.as_ptr().cast();
+    check!(zeCommandListAppendMemoryCopy(
+        list,
+        b.ptr().cast(),
+        from,
+        256,
+        NONE,
+        0,
+        ptr::null_mut()
+    ));
+    let module = gpu.module(&ze::spirv_from(SUMS), "").expect("it builds");
+    let kernel = gpu.kernel(module, "sum");
+    check!(zeKernelSetGroupSize(kernel, 64, 1, 1));
+    argument(kernel, 0, &table.address());
+    argument(kernel, 1, &out.address());
+    for factor in [2_u32, 3] {
+        a.fill_with(|i| factor * 10 + i as u32);
+        argument(kernel, 2, &factor);
+        let one = &raw const ONE;
+        check!(zeCommandListAppendLaunchKernel(list, kernel, one, NONE, 0, ptr::null_mut()));
+        for i in 0..64 {
+            assert_eq!(out.get(i as usize), (factor * 10 + i + 1000 + i) * factor);
+        }
+    }
+    assert_eq!(out.get(64), 5 + 20 + 30);
+    // A regular list that reads the program's memory at each execution, and waits for the host.
+    let mut source = vec![0_u8; 100];
+    let mut target = vec![0_u8; 100];
+    let (mut pool, mut event) = (ze_event_pool_handle_t::NULL, NONE);
+    let desc = ze_event_pool_desc_t {
+        flags: ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
+        count: 1,
+        ..Default::default()
+    };
+    check!(zeEventPoolCreate(gpu.context, &raw const desc, 0, ptr::null_mut(), &raw mut pool));
+    let desc = ze_event_desc_t::default();
+    check!(zeEventCreate(pool, &raw const desc, &raw mut event));
+    let (mut regular, mut queue) =
+        (ze_command_list_handle_t::NULL, ze_command_queue_handle_t::NULL);
+    let desc = ze_command_list_desc_t::default();
+    check!(zeCommandListCreate(gpu.context, gpu.device, &raw const desc, &raw mut regular));
+    let (to, from) = (target.as_mut_ptr().cast(), source.as_ptr().cast());
+    check!(zeCommandListAppendMemoryCopy(regular, to, from, 100, NONE, 1, &raw mut event));
+    check!(zeCommandListClose(regular));
+    let desc = ze_command_queue_desc_t::default();
+    check!(zeCommandQueueCreate(gpu.context, gpu.device, &raw const desc, &raw mut queue));
+    for value in [7, 9] {
+        let no_fence = ze_fence_handle_t::NULL;
+        check!(zeCommandQueueExecuteCommandLists(queue, 1, &raw mut regular, no_fence));
+        // Behind the call, and in front of the signal.
+        source.fill(value);
+        check!(zeEventHostSignal(event));
+        check!(zeCommandQueueSynchronize(queue, u64::MAX));
+        assert_eq!(target, source);
+        check!(zeEventHostReset(event));
+    }
+}
+
+#[test]
+fn a_replay_comes_to_the_same_bytes() {
+    let recording = Recording::of("child_that_does_a_bit_of_everything", &[]);
+    let said = recording.verify();
+    assert!(!said.contains("does not have"), "all is kept: {said}");
+    // Also on a device that decides by chance, and without the waits of a comparison.
+    for options in [&["--chaos=3"][..], &[]] {
+        let output = recording.replay(options);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    }
+    let list = recording.list();
+    assert!(list.contains("zeKernelCreate") && list.contains("'sum'"), "{list}");
+    assert!(list.contains("the program ended by itself"), "{list}");
+}
+
+/// A program that computes with the time, so that no run comes to the same bytes. The time itself is not compared.
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_copies_the_time() {
+    let gpu = Gpu::new();
+    let list = immediate(&gpu, ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+    let times: Usm<u64> = gpu.host(2);
+    let (time, copy) = (times.ptr(), times.ptr().wrapping_add(1).cast());
+    check!(zeCommandListAppendWriteGlobalTimestamp(list, time, NONE, 0, ptr::null_mut()));
+    if std::env::var_os("TALLY_TEST_COPIES").is_some() {
+        check!(zeCommandListAppendMemoryCopy(list, copy, time.cast(), 8, NONE, 0, ptr::null_mut()));
+    }
+}
+
+#[test]
+fn other_bytes_are_told() {
+    let recording = Recording::of("child_that_copies_the_time", &[]);
+    recording.verify();
+    let recording = Recording::of("child_that_copies_the_time", &[("TALLY_TEST_COPIES", "1")]);
+    let output = recording.replay(&["--verify"]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 DIFFER") && said.contains("bytes at 0x"), "{said}");
+}
+
+/// Whether a recording has all that the program does: a word that the host and commands raise in turn is not told
+/// apart (docs/replay.md).
+fn is_kept(program: &tally_tests::program::Program) -> bool {
+    let text = program.to_string();
+    !["aggregated", "host function"].iter().any(|it| text.contains(it))
+}
+
+/// Programs of the generator, nearly all their kinds of lists and events.
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_random_programs() {
+    let number = |name: &str| std::env::var(name).expect("set").parse::<u32>().expect("a number");
+    let (cases, seed) = (number("TALLY_PROGRAMS"), number("TALLY_SEED"));
+    let agrees = |program: &tally_tests::program::Program, _| {
+        if !is_kept(program) {
+            return Ok(());
+        }
+        let model = Model::of(program).map_err(|(step, refusal)| format!("{step}: {refusal}"))?;
+        let expected = model.expected().map_err(|refusal| refusal.to_string())?;
+        run(program, &expected, &Driver::alone()).map_err(|mismatch| mismatch.to_string())
+    };
+    // Without a second process, of which a replay would know nothing.
+    let shape = Shape { sharing: false, threads: 1, ..Shape::default() };
+    if let Err(found) = search(shape, seed.into(), cases, agrees) {
+        panic!("{found}");
+    }
+}
+
+#[test]
+fn random_programs_come_to_the_same_bytes() {
+    let number = |name: &str, default: u32| {
+        std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+    };
+    let (all, first) = (number("TALLY_PROGRAMS", 20), number("TALLY_SEED", 1));
+    for seed in first..first + 2 {
+        let (cases, seed) = (all.div_ceil(2).to_string(), seed.to_string());
+        // The partner of these programs has the same environment, so it is recorded, too.
+        let folder = Recording::at("random").0.clone();
+        fs::create_dir(&folder).expect("a folder of its own");
+        let file = folder.to_str().expect("plain letters");
+        let more = [("TALLY_RECORD", file), ("TALLY_PROGRAMS", &cases), ("TALLY_SEED", &seed)];
+        ze::in_child("child_with_random_programs", &more);
+        let files: Vec<_> = fs::read_dir(&folder).expect("it is there").collect();
+        let recordings = files.into_iter().map(|it| Recording(it.expect("it is there").path()));
+        let said: Vec<String> = recordings.map(|it| it.verify()).collect();
+        assert!(said.iter().any(|it| !it.contains(" 0 bytes")), "something was compared: {said:?}");
+        fs::remove_dir(&folder).expect("it is empty");
+    }
+}
+
+/// A program that writes beyond the end of its memory.
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_a_mistake() {
+    let gpu = Gpu::new();
+    let list = immediate(&gpu, ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+    let out: Usm<u32> = gpu.device_memory(16);
+    let source = "kernel void beyond(global uint *p) { p[get_global_id(0) + 16] = 1; }";
+    let module = gpu.module(&ze::spirv_from(source), "").expect("it builds");
+    let kernel = gpu.kernel(module, "beyond");
+    argument(kernel, 0, &out.address());
+    check!(zeCommandListAppendLaunchKernel(list, kernel, &raw const ONE, NONE, 0, ptr::null_mut()));
+    // The write goes to the rest of the page, so nothing stops it.
+    check!(zeCommandListHostSynchronize(list, u64::MAX));
+}
+
+/// "A replay under checks reports the mistakes that the program makes under checks."
+#[test]
+fn checks_find_mistakes_in_a_replay() {
+    let recording = Recording::of("child_with_a_mistake", &[]);
+    assert_eq!(recording.replay(&[]).status.code(), Some(0));
+    let output = recording.replay(&["--check=memory", "--error-exitcode=99"]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(99), "{said}");
+    assert!(said.contains("out-of-bounds") && said.contains("'beyond'"), "{said}");
+}
+
+/// A program that is killed leaves what it did up to there; a child that it forks adds nothing.
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_is_killed() {
+    let gpu = Gpu::new();
+    let list = immediate(&gpu, ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+    let memory: Usm<u32> = gpu.host(4);
+    let fill = |value: u32| {
+        let value = (&raw const value).cast();
+        let to = memory.ptr().cast();
+        check!(zeCommandListAppendMemoryFill(list, to, value, 4, 16, NONE, 0, ptr::null_mut()));
+    };
+    fill(1);
+    // SAFETY: the child only calls functions that a forked child may call, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let _ = call!(zeMemFree(gpu.context, memory.ptr().cast()));
+            libc::exit(0);
+        }
+        assert_eq!(libc::waitpid(child, ptr::null_mut(), 0), child);
+    }
+    fill(2);
+    // SAFETY: ends this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+#[test]
+fn what_a_killed_program_did_is_replayed() {
+    let recording = Recording::at("killed");
+    let file = recording.0.to_str().expect("plain letters");
+    let ended = ze::child(&[], "child_that_is_killed", &[("TALLY_RECORD", file)]);
+    assert!(!ended.status.success());
+    let said = recording.verify();
+    assert!(said.contains("the program was ended from outside"), "{said}");
+    let list = recording.list();
+    let fills = list.matches("zeCommandListAppendMemoryFill").count();
+    assert_eq!((fills, list.matches("zeMemFree").count()), (2, 0), "{list}");
+}
+
+/// No damage goes unnoticed, crashes the player or makes it wait.
+#[test]
+fn damage_is_told() {
+    let recording = Recording::of("child_that_does_a_bit_of_everything", &[]);
+    let whole = fs::read(&recording.0).expect("it is there");
+    let try_it = |bytes: &[u8]| {
+        fs::write(&recording.0, bytes).expect("it is ours");
+        recording.replay(&[])
+    };
+    // As random as it has to be.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    for round in 0..40 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(3) {
+            bytes[random(whole.len())] ^= 1 << random(8);
+        }
+        if bytes == whole {
+            continue;
+        }
+        let output = try_it(&bytes);
+        let said = text(&output);
+        assert_eq!(output.status.code(), REFUSED, "round {round}: {said}");
+        let known = ["is damaged", "no recording", "version"];
+        assert!(known.iter().any(|it| said.contains(it)), "round {round}: {said}");
+    }
+    for round in 0..10 {
+        let length = 12 + random(whole.len() - 12);
+        let output = try_it(&whole[..length]);
+        let said = text(&output);
+        // Without its head it is none; else what is there is replayed.
+        let expected = if said.contains("is empty") { REFUSED } else { Some(0) };
+        assert_eq!(output.status.code(), expected, "round {round}: {said}");
+    }
+    for (bytes, why) in [
+        (&b""[..], "no recording"),
+        (b"TALLYRE", "no recording"),
+        (b"\x7fELF is something else", "no recording"),
+        (b"TALLYREC\x63\0\0\0", "version 99"),
+        (b"TALLYREC\x01\0\0\0", "is empty"),
+    ] {
+        let output = try_it(bytes);
+        assert_eq!(output.status.code(), REFUSED);
+        assert!(text(&output).contains(why), "{}", text(&output));
+    }
+    let missing = replay(Path::new("/nowhere/at.tally"), &[]);
+    assert_eq!(missing.status.code(), REFUSED);
+}
+
+/// `--only`: the work up to a call, and nothing behind it.
+#[test]
+fn a_replay_ends_with_the_call_that_was_asked_for() {
+    let recording = Recording::of("child_that_does_a_bit_of_everything", &[]);
+    let list = recording.list();
+    let launch = list.lines().find(|it| it.contains("AppendLaunchKernel")).expect("there is one");
+    let number = launch.split_whitespace().next().expect("its number").to_owned();
+    let said = text(&recording.replay(&["--only", &number]));
+    assert!(said.starts_with(&format!("{number} calls replayed")), "{said}");
+    let said = text(&recording.replay(&["--only", "1000000"]));
+    assert!(said.contains("there is no call 1000000"), "{said}");
+}

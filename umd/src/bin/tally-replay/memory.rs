@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of a replay: allocations at the recorded addresses, and stand-ins for the program's own memory.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+use ze_tally::recording::hash;
+
+use crate::Result;
+use crate::scan::Scan;
+
+/// Memory that recorded addresses stand for.
+pub struct Memory {
+    /// Allocations: bytes by address.
+    allocations: BTreeMap<u64, u64>,
+    /// The program's memory: end, and where it is here.
+    host: BTreeMap<u64, (u64, u64)>,
+    reservation: (u64, u64),
+}
+
+fn pointer(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// The range that holds all of `bytes` at an address: its start and what is known of it.
+fn find<T: Copy>(
+    map: &BTreeMap<u64, T>,
+    address: u64,
+    bytes: u64,
+    end: impl Fn(u64, T) -> u64,
+) -> Option<(u64, T)> {
+    let (&start, &it) = map.range(..=address).next_back()?;
+    (address.checked_add(bytes)? <= end(start, it)).then_some((start, it))
+}
+
+impl Memory {
+    /// Makes stand-ins for the program's memory, where it was if nothing is there.
+    pub fn new(scan: &Scan) -> Result<Self> {
+        let mut host = BTreeMap::new();
+        for (&start, &end) in &scan.host {
+            let size = (end - start) as usize;
+            let map = |at: u64, flags| {
+                let at = pointer(at).cast::<c_void>();
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags;
+                // SAFETY: without MAP_FIXED no mapping is replaced.
+                unsafe { libc::mmap(at, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) }
+            };
+            let mut made = map(start, libc::MAP_FIXED_NOREPLACE);
+            if made == libc::MAP_FAILED {
+                made = map(0, 0);
+            }
+            if made == libc::MAP_FAILED {
+                let error = std::io::Error::last_os_error();
+                return Err(format!("{size} bytes for the program's memory: {error}").into());
+            }
+            host.insert(start, (end, made.expose_provenance() as u64));
+        }
+        Ok(Self { allocations: BTreeMap::new(), host, reservation: scan.begin.reservation })
+    }
+
+    /// Adds an allocation.
+    pub fn add(&mut self, address: u64, bytes: u64) {
+        self.allocations.insert(address, bytes);
+    }
+
+    /// Forgets the allocations that begin in a range.
+    pub fn remove(&mut self, address: u64, bytes: u64) {
+        let end = address.saturating_add(bytes.max(1));
+        self.allocations.retain(|&at, _| at < address || at >= end);
+    }
+
+    /// Where memory of a command is here. Memory of no allocation stays what it is: the command is refused.
+    pub fn here(&self, address: u64, bytes: u64) -> Result<u64> {
+        if address.wrapping_sub(self.reservation.0) < self.reservation.1 {
+            return Ok(address);
+        }
+        let found = find(&self.host, address, bytes, |_, (end, _)| end);
+        let (start, (_, at)) = found.ok_or_else(|| format!("nothing is known of {address:#x}"))?;
+        Ok(at + (address - start))
+    }
+
+    /// The same for memory that is read and written here.
+    fn place(&self, address: u64, bytes: u64) -> Result<*mut u8> {
+        if address.wrapping_sub(self.reservation.0) >= self.reservation.1 {
+            return Ok(pointer(self.here(address, bytes)?));
+        }
+        match find(&self.allocations, address, bytes, |start, size| start.saturating_add(size)) {
+            Some(_) => Ok(pointer(address)),
+            None => Err(format!("{bytes} bytes at {address:#x} are in no allocation").into()),
+        }
+    }
+
+    /// Writes bytes; a mask says which, if not all.
+    pub fn write(&self, address: u64, mask: &[u8], data: &[u8]) -> Result<()> {
+        let bytes = if mask.is_empty() { data.len() } else { mask.len() * 8 };
+        let last = mask.iter().rposition(|&byte| byte != 0);
+        // The last byte of the mask may reach beyond the end of the memory.
+        let used = last.map_or(bytes, |last| 8 * (last + 1) - mask[last].leading_zeros() as usize);
+        let to = self.place(address, used as u64)?;
+        if mask.is_empty() {
+            // SAFETY: the place is mapped and has as many bytes. The device may access it, as it may while a
+            // program writes it.
+            unsafe { to.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+            return Ok(());
+        }
+        let mut data = data.iter();
+        for i in (0..used).filter(|&i| mask[i / 8] & (1 << (i % 8)) != 0) {
+            let &byte = data.next().ok_or("a change has fewer bytes than it says")?;
+            // SAFETY: as above.
+            unsafe { to.add(i).write_volatile(byte) };
+        }
+        Ok(())
+    }
+
+    /// The hash of memory.
+    pub fn hash(&self, address: u64, bytes: u64) -> Result<u64> {
+        let from = self.place(address, bytes)?;
+        // SAFETY: the place is mapped and has as many bytes, and all work is complete.
+        Ok(hash(unsafe { std::slice::from_raw_parts(from, bytes as usize) }))
+    }
+}

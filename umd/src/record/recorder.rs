@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder: what happens around each call, and what it keeps in mind between calls.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use tally_ze::call::Words;
+use tally_ze::*;
+
+use super::arguments::{Encoded, object};
+use super::file::{SETTINGS, open, program};
+use super::functions;
+use super::memory::{self, Memory};
+use super::settle::{Settled, settle};
+use super::touches::{Kernels, Touches};
+use crate::api::{graph, list, queue, runtime};
+use crate::error::Error;
+use crate::handle::RawHandle;
+use crate::recording::calls::{Class, ROWS, Row};
+use crate::recording::{Begin, Bytes, Call, Record, Value, Writer, hash};
+use crate::submit::activity::{self, Standing};
+use crate::vm::Vm;
+use crate::{process, settings, space};
+
+/// The most bytes of the program's memory in one record.
+const PART: usize = 1 << 20;
+
+/// A list or a queue.
+#[derive(Clone, Default)]
+pub(super) struct Target {
+    pub(super) immediate: bool,
+    /// It waits for each command. The driver's object does not: the recorder waits, so that no other thread's
+    /// calls wait for that.
+    pub(super) synchronous: bool,
+    /// The program's own memory of commands of a regular list.
+    pub(super) reads: Vec<(u64, u64)>,
+    pub(super) writes: Vec<(u64, u64)>,
+    pub(super) touches: Touches,
+}
+
+/// A list or queue with work that is not complete.
+#[derive(Default)]
+pub(super) struct Busy {
+    /// Its handle.
+    pub(super) raw: u64,
+    immediate: bool,
+    /// What the work may write.
+    touches: Touches,
+}
+
+impl Busy {
+    fn is_complete(&self) -> bool {
+        let raw = space::pointer(self.raw).cast();
+        // SAFETY: the functions check the handle.
+        let result = unsafe {
+            match self.immediate {
+                true => {
+                    list::zeCommandListHostSynchronize(ze_command_list_handle_t::from_ptr(raw), 0)
+                }
+                false => {
+                    queue::zeCommandQueueSynchronize(ze_command_queue_handle_t::from_ptr(raw), 0)
+                }
+            }
+        };
+        result == ze_result_t::ZE_RESULT_SUCCESS
+    }
+}
+
+/// See the module's description.
+pub struct Recorder {
+    file: Option<Writer<File>>,
+    /// Numbers of objects, by their handles.
+    pub(super) objects: HashMap<u64, u32>,
+    /// Handles of images and samplers.
+    pub(super) images: HashSet<u64>,
+    pub(super) targets: HashMap<u32, Target>,
+    pub(super) made: u32,
+    pub(super) memory: Memory,
+    pub(super) vm: Weak<Vm>,
+    settled: Settled,
+    /// What queues did then.
+    standing: Option<Standing>,
+    reservation: (u64, u64),
+    /// Hashes of the program's memory as it was recorded last.
+    host: HashMap<(u64, u64), u64>,
+    /// The program's memory that commands read which are not complete.
+    reads: BTreeSet<(u64, u64)>,
+    /// The program's memory that commands have written since all work was complete.
+    written: Vec<(u64, u64)>,
+    /// Memory of commands that were captured, which any graph may run.
+    captured: Target,
+    pub(super) kernels: Kernels,
+    /// Lists and queues with work that is not complete, by their numbers.
+    pub(super) busy: HashMap<u32, Busy>,
+    /// The number of host functions that run.
+    running: u32,
+    /// The number of host functions that were appended.
+    pub(super) functions: u32,
+    counters: HashSet<u64>,
+    /// Whether there are any, wherever they lie.
+    has_words: bool,
+    threads: HashMap<ThreadId, u32>,
+    calls: u64,
+    noted: HashSet<String>,
+}
+
+static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Recorder>> {
+    RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes, in front of a host function and behind it, what was written; `call`: its number and its calls before.
+fn around_function(call: Option<(u32, u32)>) {
+    if process::is_gone() {
+        return;
+    }
+    if let Some(recorder) = lock().as_mut() {
+        match call {
+            None => {
+                recorder.settle();
+                recorder.running += 1;
+                IN_FUNCTION.set(true);
+            }
+            Some((function, before)) => {
+                recorder.function_writes(function, before);
+                recorder.flush();
+                recorder.running = recorder.running.saturating_sub(1);
+                IN_FUNCTION.set(false);
+                ENDED.notify_all();
+            }
+        }
+    }
+}
+
+/// Notified when a host function has ended.
+static ENDED: Condvar = Condvar::new();
+/// How long a call waits for host functions, so that it can be told what they have written. One may itself wait for
+/// what this thread does later.
+const FUNCTION: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The recorder, when no host function runs, or one takes long.
+fn lock_between_functions() -> MutexGuard<'static, Option<Recorder>> {
+    let guard = lock();
+    let runs = |it: &mut Option<Recorder>| it.as_ref().is_some_and(|it| it.running != 0);
+    if IN_FUNCTION.get() {
+        return guard;
+    }
+    let ended = ENDED.wait_timeout_while(guard, FUNCTION, runs);
+    ended.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// Makes a call and records it.
+///
+/// # Safety
+/// The words are arguments as the specification wants them.
+pub unsafe fn called(
+    call: usize,
+    words: &Words,
+    real: &dyn Fn(&Words) -> ze_result_t,
+) -> ze_result_t {
+    let row = &ROWS[call];
+    let mut guard = lock_between_functions();
+    if guard.is_none() {
+        *guard = Recorder::begin();
+    }
+    let Some(recorder) = guard.as_mut().filter(|it| it.file.is_some()) else {
+        drop(guard);
+        return real(words);
+    };
+    if row.class == Class::NotKept {
+        recorder.not_kept(format!("what {} brings", row.name));
+        drop(guard);
+        return real(words);
+    }
+    // SAFETY: as the caller promises.
+    let Some(encoded) = (unsafe { recorder.encode(row, words) }) else {
+        recorder.not_kept(format!("{} of an object that is not known", row.name));
+        drop(guard);
+        return real(words);
+    };
+    if recorder.refuses(row, words) {
+        let why = Error::invalid("hCommandList: it is synchronous");
+        crate::error::set_last(row.name, &why);
+        return why.code();
+    }
+    let result = if row.class == Class::Waits {
+        recorder.before_wait();
+        recorder.flush();
+        drop(guard);
+        let result = real(words);
+        guard = lock_between_functions();
+        if let Some(recorder) =
+            guard.as_mut().filter(|_| result != ze_result_t::ZE_RESULT_NOT_READY)
+        {
+            recorder.before_end();
+            recorder.keep(call, result, encoded.values);
+            if recorder.settled != Settled::Idle {
+                recorder.settle();
+            }
+            recorder.flush();
+        }
+        return result;
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { recorder.made(call, row, words, real, encoded) }
+    };
+    // The rest of a call that waits for its command.
+    let follow = guard.as_mut().and_then(|it| it.follow(row, words, result));
+    drop(guard);
+    match follow {
+        // SAFETY: the handle is one that the caller has passed for this call.
+        Some((handle, wait)) => unsafe { wait(handle) },
+        None => result,
+    }
+}
+
+/// Waits for all of a list or a queue, through the recorder.
+type Follow = unsafe fn(u64) -> ze_result_t;
+
+unsafe fn wait_for(name: &str, handle: u64, real: &dyn Fn(&Words) -> ze_result_t) -> ze_result_t {
+    let mut words = Words::default();
+    words.push(handle);
+    words.push(u64::MAX);
+    let call = ROWS.iter().position(|row| row.name == name).unwrap_or_default();
+    // SAFETY: a handle of the kind, as the caller promises, and a time.
+    unsafe { called(call, &words, real) }
+}
+
+unsafe fn wait_for_list(handle: u64) -> ze_result_t {
+    let raw = ze_command_list_handle_t::from_ptr(space::pointer(handle).cast());
+    // SAFETY: the caller's handle.
+    unsafe {
+        wait_for("zeCommandListHostSynchronize", handle, &|_| {
+            list::zeCommandListHostSynchronize(raw, u64::MAX)
+        })
+    }
+}
+
+unsafe fn wait_for_queue(handle: u64) -> ze_result_t {
+    let raw = ze_command_queue_handle_t::from_ptr(space::pointer(handle).cast());
+    // SAFETY: the caller's handle.
+    unsafe {
+        wait_for("zeCommandQueueSynchronize", handle, &|_| {
+            queue::zeCommandQueueSynchronize(raw, u64::MAX)
+        })
+    }
+}
+
+impl Recorder {
+    /// Whether the driver would refuse a call since the list is synchronous, which its own object is not.
+    fn refuses(&self, row: &Row, words: &Words) -> bool {
+        let raw = words.as_slice().first();
+        let target = raw.and_then(|raw| self.targets.get(self.objects.get(raw)?));
+        let graphs = row.name.contains("BeginGraph") || row.name.contains("AppendGraph");
+        graphs && target.is_some_and(|it| it.synchronous)
+    }
+
+    /// Opens the file, once there is a device.
+    fn begin() -> Option<Self> {
+        // SAFETY: takes a number.
+        let device = unsafe { runtime::zerTranslateIdentifierToDeviceHandle(0) };
+        // SAFETY: devices live as long as the process.
+        let device =
+            unsafe { object::<ze_device_handle_t>(device.as_ptr().expose_provenance() as u64) }?;
+        let reservation = (device.gpu().space().start(), device.gpu().space().size());
+        let begin = Begin {
+            driver: env!("CARGO_PKG_VERSION").to_owned(),
+            program: format!("{} {}", program(), std::process::id()),
+            lane: device.gpu().backend().lane().to_owned(),
+            settings: SETTINGS
+                .iter()
+                .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
+                .collect(),
+            reservation,
+            names: ROWS.iter().map(|row| row.name.to_owned()).collect(),
+        };
+        let path = settings::get().record.clone()?;
+        let opened = open(&path).and_then(|file| {
+            let mut file = Writer::new(file)?;
+            file.add(&Record::Begin(begin))?;
+            file.flush()?;
+            Ok(file)
+        });
+        let file = opened.inspect_err(|error| {
+            log::error!("TALLY_RECORD: {}: {error}; nothing is recorded", path.display());
+        });
+        process::set_recorded(finish);
+        Some(Self {
+            file: file.ok(),
+            objects: HashMap::new(),
+            images: HashSet::new(),
+            targets: HashMap::new(),
+            made: 0,
+            memory: Memory::default(),
+            vm: Weak::new(),
+            settled: Settled::Idle,
+            standing: None,
+            reservation,
+            host: HashMap::new(),
+            reads: BTreeSet::new(),
+            written: Vec::new(),
+            captured: Target::default(),
+            kernels: Kernels::default(),
+            busy: HashMap::new(),
+            running: 0,
+            functions: 0,
+            counters: HashSet::new(),
+            has_words: false,
+            threads: HashMap::new(),
+            calls: 0,
+            noted: HashSet::new(),
+        })
+    }
+
+    fn add(&mut self, record: &Record) {
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.add(record)
+        {
+            self.failed(&error);
+        }
+    }
+
+    /// Writes what was added, so that it is there if the program is killed.
+    fn flush(&mut self) {
+        if let Some(Err(error)) = self.file.as_mut().map(Writer::flush) {
+            self.failed(&error);
+        }
+    }
+
+    fn failed(&mut self, error: &std::io::Error) {
+        log::error!("TALLY_RECORD: {error}; nothing more is recorded");
+        self.file = None;
+    }
+
+    /// Says once what is not kept.
+    pub(super) fn not_kept(&mut self, what: String) {
+        if self.noted.insert(what.clone()) {
+            self.add(&Record::NotKept(what));
+        }
+    }
+
+    /// Whether an address is one of the driver's, so that a replay can have it, too.
+    pub(super) fn is_reserved(&self, address: u64) -> bool {
+        address.wrapping_sub(self.reservation.0) < self.reservation.1
+    }
+
+    fn keep(&mut self, call: usize, result: ze_result_t, args: Vec<Value>) {
+        self.calls += 1;
+        let threads = self.threads.len() as u32;
+        let thread = *self.threads.entry(thread::current().id()).or_insert(threads + 1);
+        let call = Call { number: self.calls, thread, call: call as u16, result: result.0, args };
+        self.add(&Record::Call(call));
+    }
+
+    /// Makes a call that does not wait, and records it.
+    ///
+    /// # Safety
+    /// The words are arguments as the specification wants them.
+    unsafe fn made(
+        &mut self,
+        call: usize,
+        row: &Row,
+        words: &Words,
+        real: &dyn Fn(&Words) -> ze_result_t,
+        mut encoded: Encoded,
+    ) -> ze_result_t {
+        let raw = |i: usize| words.as_slice().get(i).copied().unwrap_or_default();
+        let subject = self.objects.get(&raw(0)).copied().unwrap_or_default();
+        let submits = match row.class {
+            Class::Submits => true,
+            Class::Appends => self.appends(row, subject, raw(0), &encoded),
+            _ => false,
+        };
+        for &(address, bytes) in &encoded.clocks {
+            self.memory.is_clock(address, bytes);
+        }
+        self.has_words |= !encoded.counters.is_empty();
+        let counters = encoded.counters.iter().filter(|&&it| it != 0 && !self.is_reserved(it));
+        let counters: Vec<u64> = counters.copied().collect();
+        self.counters.extend(&counters);
+        // A replay finds from these where the words are.
+        let counters = counters.into_iter().map(|it| Value::Memory(it, size_of::<u64>() as u64));
+        if submits {
+            let work = self.work(row, &encoded);
+            self.reads.extend(work.reads);
+            self.before();
+            self.written.extend(work.writes);
+            if let Some(target) = self.targets.get(&subject) {
+                let busy = self.busy.entry(subject).or_default();
+                (busy.raw, busy.immediate) = (raw(0), target.immediate);
+                busy.touches.extend(&work.touches);
+            }
+        }
+        // SAFETY: as the caller promises.
+        let (mut words_of_call, _kept) = unsafe { asynchronous(row, words, &mut encoded) };
+        if let ("zeCommandListAppendHostFunction", Some(&Value::Word(function))) =
+            (row.name, encoded.values.get(1))
+        {
+            let mut changed = *words;
+            functions::replace(&mut changed, function as u32, around_function);
+            words_of_call = Some(changed);
+        }
+        let result = real(words_of_call.as_ref().unwrap_or(words));
+        if result == ze_result_t::ZE_RESULT_SUCCESS {
+            // SAFETY: as the caller promises; the call has written what it returns.
+            unsafe { self.done(row, words, subject, &mut encoded.values) };
+            for (value, &word) in encoded.values.iter().rev().zip(&encoded.raised) {
+                if let Value::New(event) = *value {
+                    self.kernels.has_counter(event, word);
+                }
+            }
+        }
+        encoded.values.extend(counters);
+        self.keep(call, result, encoded.values);
+        if submits && result != ze_result_t::ZE_RESULT_NOT_READY {
+            self.flush();
+            self.settle();
+            self.flush();
+        }
+        result
+    }
+
+    /// Notes memory of a command that is added to a list; whether the device gets it now.
+    fn appends(&mut self, row: &Row, subject: u32, raw: u64, encoded: &Encoded) -> bool {
+        let immediate = self.targets.get(&subject).is_some_and(|it| it.immediate);
+        let raw = ze_command_list_handle_t::from_ptr(space::pointer(raw).cast());
+        // SAFETY: the caller's handle.
+        let capturing = || unsafe { graph::zeCommandListIsGraphCaptureEnabledExt(raw) };
+        if immediate && capturing() != ze_result_t::ZE_RESULT_QUERY_TRUE {
+            return true;
+        }
+        let touches = self.kernels.of_command(row, &encoded.values, &self.memory);
+        let target = match immediate {
+            true => Some(&mut self.captured),
+            false => self.targets.get_mut(&subject),
+        };
+        if let Some(target) = target {
+            target.reads.extend(&encoded.reads);
+            target.writes.extend(&encoded.writes);
+            target.touches.extend(&touches);
+        }
+        false
+    }
+
+    /// What a submission reads and writes.
+    fn work(&self, row: &Row, encoded: &Encoded) -> Target {
+        let mut work = Target {
+            reads: encoded.reads.clone(),
+            writes: encoded.writes.clone(),
+            touches: self.kernels.of_command(row, &encoded.values, &self.memory),
+            ..Target::default()
+        };
+        let mut take = |target: &Target| {
+            work.reads.extend(&target.reads);
+            work.writes.extend(&target.writes);
+            work.touches.extend(&target.touches);
+        };
+        if row.name.contains("AppendGraph") {
+            take(&self.captured);
+        }
+        for list in encoded.values.iter().filter_map(|value| match value {
+            Value::List(list) => Some(list),
+            _ => None,
+        }) {
+            let numbers = list.iter().filter_map(|it| match it {
+                Value::Object(number) => Some(number),
+                _ => None,
+            });
+            numbers.filter_map(|number| self.targets.get(number)).for_each(&mut take);
+        }
+        work
+    }
+
+    /// Records what the host has written.
+    fn before(&mut self) {
+        if self.settled == Settled::Runs {
+            self.not_kept("what the host wrote into memory of commands that ran for more than 10 s, while they ran".into());
+            self.before_end();
+            return;
+        }
+        let standing = self.vm.upgrade().map(|vm| activity::standing(&vm));
+        if self.settled == Settled::Waits && standing != self.standing {
+            // Work has gone on since, so what changed of its memory is taken for its own.
+            self.settle();
+        }
+        self.host_writes(&Touches::default());
+    }
+
+    /// Records what a host function has written.
+    fn function_writes(&mut self, function: u32, before: u32) {
+        let mut records = Vec::new();
+        self.memory.by_host(&Touches::default(), |record| records.push(record));
+        for range in self.reads.clone() {
+            let Some(bytes) = memory::read(range.0, range.1) else { continue };
+            if self.host.insert(range, hash(&bytes)) != Some(hash(&bytes)) {
+                records.push(Record::Host { address: range.0, data: Bytes(bytes) });
+            }
+        }
+        // That it was called is told all the same.
+        let (address, mask, data) = (0, Bytes::default(), Bytes::default());
+        records.push(Record::Memory { address, mask, data });
+        for record in records {
+            let (address, mask, data) = match record {
+                Record::Memory { address, mask, data } => (address, mask, data),
+                Record::Host { address, data } => (address, Bytes::default(), data),
+                _ => continue,
+            };
+            self.add(&Record::Function { function, before, address, mask, data });
+        }
+    }
+
+    /// Records what the host has written outside of memory that commands touch.
+    fn host_writes(&mut self, touches: &Touches) {
+        let Some(file) = &mut self.file else { return };
+        let mut failed = None;
+        self.memory.by_host(touches, |record| {
+            if let Err(error) = file.add(&record) {
+                failed = Some(error);
+            }
+        });
+        if let Some(error) = failed {
+            self.failed(&error);
+        }
+        let counters = self.counters.iter().map(|&at| (at, size_of::<u64>() as u64));
+        let all: Vec<(u64, u64)> = self.reads.iter().copied().chain(counters).collect();
+        for range in all {
+            let Some(bytes) = memory::read(range.0, range.1) else {
+                self.not_kept("memory of the program that could not be read".into());
+                continue;
+            };
+            if self.host.insert(range, hash(&bytes)) == Some(hash(&bytes)) {
+                continue;
+            }
+            for (i, part) in bytes.chunks(PART).enumerate() {
+                let address = range.0 + (i * PART) as u64;
+                self.add(&Record::Host { address, data: Bytes(part.to_vec()) });
+            }
+        }
+    }
+
+    fn before_wait(&mut self) {
+        if self.settled != Settled::Idle {
+            self.before();
+        }
+    }
+
+    /// Records what another thread has written while this one was in a call: work may have waited for it.
+    fn before_end(&mut self) {
+        let touches = self.touches();
+        self.memory.take_ranges(&touches);
+        if self.settled == Settled::Idle && self.has_words {
+            // The host may wait for a word that it writes itself.
+            self.host_writes(&Touches::default());
+        }
+        if self.settled != Settled::Idle && !touches.all {
+            self.host_writes(&touches);
+        }
+    }
+
+    /// What work that is not complete may write.
+    fn touches(&self) -> Touches {
+        let mut all = Touches::default();
+        self.busy.values().for_each(|it| all.extend(&it.touches));
+        all
+    }
+
+    /// Waits for the device, and records what it has written.
+    fn settle(&mut self) {
+        let Some(vm) = self.vm.upgrade() else { return };
+        self.settled = Settled::Waits;
+        let settled = settle(&vm);
+        self.before_end();
+        self.settled = settled;
+        self.standing = Some(activity::standing(&vm));
+        if vm.is_lost() {
+            return;
+        }
+        // What completes behind this look is not lost: it counts as work that is not complete.
+        let busy =
+            self.busy.iter().filter(|(_, busy)| settled != Settled::Idle && !busy.is_complete());
+        let busy: HashSet<u32> = busy.map(|(&number, _)| number).collect();
+        self.memory.by_device(&self.touches());
+        if self.settled == Settled::Waits {
+            self.add(&Record::Waits);
+        }
+        if self.settled != Settled::Idle {
+            self.busy.retain(|number, _| busy.contains(number));
+            return;
+        }
+        self.busy.clear();
+        self.reads.clear();
+        self.add(&Record::Idle);
+        let mut records = Vec::new();
+        self.memory.expected(|record| records.push(record));
+        for (address, size) in std::mem::take(&mut self.written) {
+            let end = address + size;
+            self.host.retain(|&(at, bytes), _| at >= end || at + bytes <= address);
+            if let Some(bytes) = memory::read(address, size) {
+                records.push(Record::Expect { address, size, hash: hash(&bytes) });
+            }
+        }
+        records.iter().for_each(|record| self.add(record));
+    }
+
+    /// What a call to a synchronous list or queue still has to do.
+    fn follow(&self, row: &Row, words: &Words, result: ze_result_t) -> Option<(u64, Follow)> {
+        let raw = words.as_slice().first().copied()?;
+        let submits = matches!(row.class, Class::Appends | Class::Submits);
+        let target = self.targets.get(self.objects.get(&raw)?).filter(|it| it.synchronous)?;
+        if !submits || result != ze_result_t::ZE_RESULT_SUCCESS {
+            return None;
+        }
+        Some((raw, if target.immediate { wait_for_list } else { wait_for_queue }))
+    }
+}
+
+/// The words of a call that makes a queue, if it is synchronous, and the description that they point to.
+///
+/// # Safety
+/// The words are arguments as the specification wants them.
+unsafe fn asynchronous(
+    row: &Row,
+    words: &Words,
+    encoded: &mut Encoded,
+) -> (Option<Words>, Option<Box<ze_command_queue_desc_t>>) {
+    let makes = matches!(row.name, "zeCommandListCreateImmediate" | "zeCommandQueueCreate");
+    let desc = words.as_slice().get(2).copied().filter(|&desc| makes && desc != 0);
+    let Some(desc) = desc else { return (None, None) };
+    // SAFETY: as the caller promises.
+    let mut desc =
+        unsafe { space::pointer(desc).cast::<ze_command_queue_desc_t>().read_unaligned() };
+    if desc.mode != ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS {
+        return (None, None);
+    }
+    desc.mode = ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS;
+    if let Value::Chain(links) = &mut encoded.values[2]
+        && let Some(link) = links.first_mut()
+    {
+        let at = std::mem::offset_of!(ze_command_queue_desc_t, mode);
+        link.0[at..at + 4].copy_from_slice(&desc.mode.0.to_le_bytes());
+    }
+    let desc = Box::new(desc);
+    let mut changed = *words;
+    changed.as_mut_slice()[2] = (&raw const *desc).expose_provenance() as u64;
+    (Some(changed), Some(desc))
+}
+
+/// Ends the recording.
+fn finish() {
+    // A thread that still runs may hold the lock; then what it does is not part of the recording.
+    let Ok(mut recorder) = RECORDER.try_lock() else { return };
+    if let Some(recorder) = recorder.as_mut() {
+        recorder.add(&Record::End);
+        recorder.flush();
+        recorder.file = None;
+    }
+}
