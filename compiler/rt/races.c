@@ -27,6 +27,32 @@ INLINE void store(uint64_t *at, uint64_t value) {
   __atomic_store_n(at, value, __ATOMIC_RELAXED);
 }
 
+INLINE struct Release *bucket(const struct Watch *watch, uint64_t key) {
+  return &watch->releases[(key * 0x9e3779b97f4a7c15 >> 40) % BUCKETS];
+}
+
+// Waits for a bucket's lock. A thread whose kernel is aborted keeps it: after a while it is taken all the same.
+INLINE struct Release *enter(struct Release *at) {
+  for (uint32_t i = 0; i < MOST_ROUNDS && __atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE); i++)
+    __builtin_ia32_pause();
+  return at;
+}
+
+INLINE void leave(struct Release *at) {
+  __atomic_store_n(&at->lock, 0, __ATOMIC_RELEASE);
+}
+
+// Takes the lock of the cells of an address in place of the one that is held, or of none: of two accesses at the same
+// time, one sees the other.
+INLINE void hold(const struct Watch *watch, struct Release **held, uint64_t address) {
+  struct Release *at = bucket(watch, address >> BLOCK);
+  if (at == *held)
+    return;
+  if (*held)
+    leave(*held);
+  *held = enter(at);
+}
+
 static void drop(const struct Watch *watch) {
   if (load(&watch->ring->dropped) == 0)
     store(&watch->ring->dropped, 1);
@@ -334,7 +360,7 @@ INLINE uint32_t that_add(const struct Races *races, const struct Watch *watch, u
 }
 
 INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane, uint64_t address,
-                  uint32_t size, uint64_t mine, bool valued) {
+                  uint32_t size, uint64_t mine, bool valued, struct Release **held) {
   bool local = address - races->local < races->local_bytes;
   if (!local && (address - place->watch->start > place->watch->mask ||
                  address - races->scratch < races->scratch_bytes))
@@ -355,6 +381,9 @@ INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane,
       value = (uint32_t)(word < address ? all << 8 * (address - word) : all >> 8 * (word - address));
       value |= mask << 32;
     }
+    // A group's local memory is one thread's.
+    if (!local)
+      hold(place->watch, held, word);
     touch_word(races, place, lane, word, mine | mask, local, value);
   }
 }
@@ -432,17 +461,6 @@ static void learn(struct Races *races, const struct Watch *watch, struct Point p
       (struct Known){point, (uint16_t)owner, (uint16_t)state, (uint16_t)races->time};
 }
 
-static struct Release *bucket(const struct Watch *watch, uint64_t address) {
-  struct Release *at = &watch->releases[(address * 0x9e3779b97f4a7c15 >> 40) % BUCKETS];
-  while (__atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE))
-    __builtin_ia32_pause();
-  return at;
-}
-
-static void leave(struct Release *at) {
-  __atomic_store_n(&at->lock, 0, __ATOMIC_RELEASE);
-}
-
 static void publish(struct Release *at, struct Point point) {
   for (uint32_t i = 0; i < at->count; i++)
     if (at->points[i].run == point.run && at->points[i].item == point.item &&
@@ -484,7 +502,7 @@ static void release(struct Races *races, const struct Watch *watch, uint32_t ite
     scope = scope < point.scope ? scope : point.scope;
     point.scope = (uint16_t)scope;
   }
-  struct Release *at = bucket(watch, address);
+  struct Release *at = enter(bucket(watch, address));
   if (at->address != address || !in_launch(races, at->base)) {
     // What another location of the same bucket has released is not told apart any more.
     at->over = at->address != 0 && at->address != address && in_launch(races, at->base);
@@ -508,7 +526,7 @@ static void release(struct Races *races, const struct Watch *watch, uint32_t ite
 // An item's atomic has read.
 static void acquire(struct Races *races, const struct Watch *watch, uint32_t item, uint64_t address,
                     uint32_t how) {
-  struct Release *at = bucket(watch, address);
+  struct Release *at = enter(bucket(watch, address));
   if (in_launch(races, at->base)) {
     for (uint32_t i = 0; at->address == address && i < at->count; i++) {
       struct Point point = at->points[i];
@@ -640,11 +658,14 @@ INLINE void follow(const struct Place *place, uint32_t size, uint32_t items, boo
   uint64_t site = place->site < LAST_SITE ? place->site : LAST_SITE, number = linear(races, place);
   uint64_t mine = (uint64_t)races->run << RUN | site << SITE | (uint64_t)races->time << TIME |
                   (writes ? WRITES : 0) | (kind & KIND_ATOMIC ? ATOMIC : 0);
+  struct Release *held = 0;
   for (uint32_t left = items; left != 0; left &= left - 1) {
     uint32_t lane = (uint32_t)__builtin_ctz(left);
     touch(races, place, lane, address_of(addresses, lane), bytes, mine | (number + lane) << ITEM,
-          valued);
+          valued, &held);
   }
+  if (held)
+    leave(held);
   if (writes || bytes == ANY_SIZE)
     races->value_items = 0;
 }

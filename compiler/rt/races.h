@@ -26,7 +26,7 @@ enum { SUBGROUP = 1, WORKGROUP = 2, DEVICE = 3, ORDERS = 0x100, RELEASES = 0x100
 // Of __tally_group: what the kernel does.
 enum { RACES = 1, SYNC = 2, SUBGROUPS = 4, WAITS_FOR_GROUPS = 8, ATOMICS_ORDER = 16 };
 
-enum { BUCKETS = 1024, RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
+enum { BUCKETS = 1024, BLOCK = 6, MOST_ROUNDS = 1 << 18, RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
 
 // What an item has released: all that its group had done before `all`, its sub-group before `sub` and itself
 // before `own`.
@@ -35,13 +35,14 @@ struct Point {
   uint16_t item, own, all, sub, scope, unused;
 };
 
+// The lock also is that of the cells of all blocks of 2^BLOCK bytes that have this bucket.
 struct Release {
   uint32_t lock, base, count, over;
-  uint64_t address;
+  uint64_t address, unused;
   struct Point points[RELEASED];
 };
 
-_Static_assert(sizeof(struct Release) <= 288 && sizeof(struct Point) == 16, "protocol/src/checks.rs");
+_Static_assert(sizeof(struct Release) == 288 && sizeof(struct Point) == 16, "protocol/src/checks.rs");
 
 // What items of this group know of others. `owner`: an item, a sub-group or all.
 enum { OF_GROUP = 0xffff, OF_SUBGROUP = 0x8000 };

@@ -149,8 +149,17 @@ pub mod command {
 pub mod release {
     /// The number of entries.
     pub const COUNT: u32 = 1024;
-    /// Bytes of an entry.
+    /// Bytes of an entry. The first four are its lock: 1 while a thread has it.
     pub const BYTES: u32 = 288;
+    /// The logarithm of the size of a block of memory. The cells of a block are used under one lock.
+    pub const BLOCK: u32 = 6;
+    /// How often a thread looks at a lock before it takes it all the same.
+    pub const ROUNDS: u32 = 1 << 18;
+
+    /// The number of the entry that a key has.
+    pub fn number(key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % COUNT as usize
+    }
 }
 
 /// The size of a report of an access, or of what orders accesses: this bit, a kind, and bytes or a scope.

@@ -29,13 +29,13 @@
 //!   executed, with its execution: the result are the accesses that race with it.
 //! - [`Cells::who`] says what an entry is: the execution, and in a kernel the launch, group, item and place.
 //!
-//! All of this may be called by threads of the device, while kernels run. Cells are written without locks: of two accesses
-//! at the same time one may be forgotten, but none is invented.
+//! All of this may be called by threads of the device, while kernels run. A cell is looked at and changed under the
+//! lock of its block, so that of two accesses at the same time one sees the other.
 
 use std::ffi::c_void;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_compiler_protocol::checks::{cell, command, ordered, release};
@@ -222,6 +222,18 @@ impl Cells {
         unsafe { &*at }
     }
 
+    /// Waits for the lock of a block's cells, as kernels do.
+    fn hold(&self, block: u64) -> Held<'_> {
+        let entry = &self.releases[release::number(block) * release::BYTES as usize / 8];
+        // SAFETY: an entry begins with its lock, which is accessed in no other way.
+        let lock = unsafe { AtomicU32::from_ptr(entry.as_ptr().cast()) };
+        let mut rounds = 0..release::ROUNDS;
+        while rounds.next().is_some() && lock.swap(1, Ordering::Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        Held { block, lock }
+    }
+
     fn runs(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -315,7 +327,13 @@ impl Cells {
         let Some(run) = self.run_of_command(execution) else { return Vec::new() };
         let kind = if kind == Access::Write { cell::WRITES } else { 0 };
         let mut known = Answers { cells: self, execution, ask: &ask, last: None };
+        let mut held: Option<Held<'_>> = None;
         for word in (offset & !3..end).step_by(4) {
+            let block = (self.addresses.start + word) >> release::BLOCK;
+            if held.as_ref().is_none_or(|it| it.block != block) {
+                drop(held.take());
+                held = Some(self.hold(block));
+            }
             let mask = (0..4).filter(|i| (offset..end).contains(&(word + i)));
             let mask = mask.fold(0, |mask, i| mask | 1 << i);
             let new = mask | kind | u64::from(run) << cell::RUN;
@@ -375,6 +393,18 @@ impl Cells {
         }
         drop(runs);
         self.take(1, execution, None)
+    }
+}
+
+/// The lock of a block's cells.
+struct Held<'a> {
+    block: u64,
+    lock: &'a AtomicU32,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.lock.store(0, Ordering::Release);
     }
 }
 
