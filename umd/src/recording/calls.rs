@@ -83,7 +83,7 @@ pub struct Row {
     pub args: &'static [Arg],
 }
 
-/// Turns `name: class [arguments]` lines into [`ROWS`], [`hooked`] and [`call`].
+/// Turns `name: class [arguments]` lines into [`ROWS`], [`hooked`] and [`call()`].
 macro_rules! rows {
     ($($name:ident: $class:ident [$($arg:expr),* $(,)?];)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
