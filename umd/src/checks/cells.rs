@@ -17,12 +17,12 @@
 //!
 //! Who does what:
 //!
-//! - A launch's first group to begin asks for the runs of the execution ([`Cells::begin`]). That function learns from
+//! - A launch's first group to begin asks for the runs of the execution ([`begin`](super::begin)). That function learns from
 //!   [`Order::of_launch`](super::order::Order::of_launch) which [`Execution`] the launch is in *now*. Executions of
 //!   one command never overlap, and a command's block counts the groups that are left to begin, so the next one
 //!   that begins is the first of the next execution.
 //! - A group that finds an access of another execution asks whether that execution is ordered before its own
-//!   ([`Cells::is_ordered`]), which asks [`Order::ordered`](super::order::Order::ordered). It remembers the last four
+//!   ([`is_ordered`](super::is_ordered)), which asks [`Order::ordered`](super::order::Order::ordered). It remembers the last four
 //!   answers, so the answer for a pair of executions must not change from "ordered" to "not ordered" while the second
 //!   one runs; a change in the other direction may be seen late. [`Execution::NONE`] races with nothing.
 //! - A command that is no kernel calls [`Cells::access`] for each range that it reads or writes, once, when it is
