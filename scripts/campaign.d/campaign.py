@@ -65,7 +65,7 @@ def environment(loader_folder):
         "TALLY_CLANG": str(HERE / "tools/clang"),
         "TALLY_COMPILER": str(HERE / "bin/tally-compiler"),
         "TALLY_LIBRARY": str(HERE / "bin/libze_tally.so"),
-        "TALLY_RECORDED": os.environ.get("TALLY_RECORDED", str(HERE / "spirv")),
+        "TALLY_SPIRV": os.environ.get("TALLY_SPIRV", str(HERE / "spirv")),
         "TALLY_TEST_FILES": str(HERE / "files"),
         "ZE_ENABLE_ALT_DRIVERS": str(HERE / "bin/libze_tally.so"),
     }
