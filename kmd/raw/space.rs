@@ -230,8 +230,9 @@ impl<B: Bound> Space<B> {
             })?;
         let file = NonNull::new(file).ok_or(ENOMEM)?;
         // SAFETY: the file is new, its only reference is ours, and no call on it is in progress.
+        let file = unsafe { ARef::from_raw(file.cast()) };
         Ok(Self {
-            file: unsafe { ARef::from_raw(file.cast()) },
+            file,
             _of: PhantomData,
         })
     }
@@ -325,8 +326,8 @@ unsafe extern "C" fn huge_fault<B: Bound>(
     let mut result = SIGBUS;
     // SAFETY: as the contract of this function requires.
     let (view, va) = unsafe { of_fault::<B>(vmf) };
-    // SAFETY: as the contract of this function requires; the page is bound and has memory until this returns.
     view.bound.with_page(va, &mut |shown| {
+        // SAFETY: as the contract of this function requires; the page is bound and has memory until this returns.
         result = unsafe { tally_space_show(vmf, order, shown) }
     });
     result
