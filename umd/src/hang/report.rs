@@ -224,14 +224,22 @@ mod hexadecimal {
 }
 
 impl Report {
-    /// Whether nothing that is submitted ends one of the host's waits.
+    /// Whether nothing that is submitted ends one of the host's waits. A command that runs may still do so.
     pub fn never_ends(&self) -> bool {
-        self.host_waits.iter().any(|it| !it.signal.as_ref().is_some_and(|it| self.comes(it, &[])))
+        let runs = self.queues.iter().any(|it| it.state == State::Running);
+        !runs
+            && self
+                .host_waits
+                .iter()
+                .any(|it| !it.signal.as_ref().is_some_and(|it| self.comes(it, &[])))
     }
 
     /// Whether a signal comes: a queue will make it that does not wait for ever. `behind`: queues that wait for it.
     fn comes(&self, signal: &Signal, behind: &[&str]) -> bool {
-        let Signal::By(signallers) = signal else { return false };
+        let signallers = match signal {
+            Signal::By(signallers) => signallers,
+            Signal::Missing { reason, .. } => return *reason == Reason::Reached,
+        };
         signallers.iter().any(|Signaller { queue, state }| match state {
             SignallerState::Runs => true,
             SignallerState::Itself => false,

@@ -166,3 +166,19 @@ fn json_has_the_fields_of_the_page() {
     let expected = r#"{"queues":[{"name":"command queue 0x50 (engine 0 of group 0)","state":"parked","counter":0,"reserved":1,"packets":2,"busy_ns":350000}],"host_waits":[{"thread":21200,"call":"zeEventHostSynchronize","waited_ns":1260000000,"awaited":{"cell":{"address":"0x200000000000","kind":"counter","owner":"regular list 0x60","present":1},"value":2},"signal":{"by":[{"queue":"command queue 0x50 (engine 0 of group 0)","state":"runs"}]}}],"parked":[{"queue":"command queue 0x50 (engine 0 of group 0)","awaited":{"cell":{"address":"0x200000021000","kind":"event","index":3,"pool":"0x70","present":0},"value":1},"appended_by":{"call":{"function":"zeCommandListAppendBarrier","command":1,"list":"regular list 0x60"},"executed_by":{"function":"zeCommandQueueExecuteCommandLists","command":4,"list":"command queue 0x50 (engine 0 of group 0)"},"after_execution_of":null},"signal":{"by":[{"queue":"command queue 0x50 (engine 0 of group 0)","state":"itself"},{"queue":"immediate list 0xc0 (engine 0 of group 1)","state":"waits"}]}},{"queue":"immediate list 0xc0 (engine 0 of group 1)","awaited":{"cell":{"address":"0x7f00","kind":"memory","present":null},"value":9},"appended_by":{"call":{"function":"zeCommandQueueExecuteCommandLists","command":5,"list":"immediate list 0xc0 (engine 0 of group 1)"},"executed_by":null,"after_execution_of":"regular list 0x60"},"signal":{"missing":{"reason":"not_submitted","lists":[{"name":"regular list 0x60","executed":false},{"name":"regular list 0x90","executed":true}]}}}],"cycle":["command queue 0x50 (engine 0 of group 0)","immediate list 0xc0 (engine 0 of group 1)"]}"#;
     assert_eq!(small.to_json(), expected);
 }
+
+#[test]
+fn a_wait_may_end_while_a_command_runs_and_when_the_value_is_there() {
+    let missing = |reason| Some(Signal::Missing { reason, lists: Vec::new() });
+    let mut report = report();
+    report.parked.clear();
+    report.host_waits.truncate(1);
+    report.host_waits[0].signal = missing(Reason::NotSubmitted);
+    assert!(report.never_ends());
+    report.queues[0].state = State::Running;
+    assert!(!report.never_ends());
+    report.queues[0].state = State::Idle;
+    assert!(report.never_ends());
+    report.host_waits[0].signal = missing(Reason::Reached);
+    assert!(!report.never_ends());
+}
