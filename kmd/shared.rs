@@ -109,9 +109,9 @@ impl<T: Wire> Shared<T> {
 
     /// A copy of object `index`, if there is one.
     pub(crate) fn read(&self, index: usize) -> Option<T> {
+        let place = self.at(index)?;
         // SAFETY: the pointer is valid, and all bit patterns are values of a `Wire` type.
-        self.at(index)
-            .map(|place| unsafe { place.as_ptr().read_volatile() })
+        Some(unsafe { place.as_ptr().read_volatile() })
     }
 
     /// A copy of object 0, made on the heap, since it may be too large for the stack.

@@ -142,11 +142,10 @@ impl Sleepers {
 
     fn leave(&self, bucket: usize, link: &Link) {
         let mut inner = self.inner.lock();
-        // SAFETY: a link is never in another list than that of its bucket.
-        let removed = inner
-            .lists
-            .get_mut(bucket)
-            .and_then(|list| unsafe { list.remove(link) });
+        let removed = inner.lists.get_mut(bucket).and_then(|list| {
+            // SAFETY: a link is never in another list than that of its bucket.
+            unsafe { list.remove(link) }
+        });
         inner.count(bucket, |word| {
             word.fetch_sub(1, Ordering::Release);
         });

@@ -28,6 +28,18 @@ pub mod calls;
 pub const MAGIC: [u8; 8] = *b"TALLYREC";
 /// The version of the format. Another version is refused: what a call's values mean may differ.
 pub const VERSION: u32 = 1;
+/// Variables that change what the device is: a recording keeps them, and a replay sets no others of it.
+pub const SETTINGS: [&str; 9] = [
+    "TALLY_DEVICES",
+    "TALLY_SUBDEVICES",
+    "TALLY_COMPUTE_ENGINES",
+    "TALLY_COPY_ENGINES",
+    "TALLY_MEMORY",
+    "TALLY_DEVICE_AS",
+    "ZE_AFFINITY_MASK",
+    "ZE_FLAT_DEVICE_HIERARCHY",
+    "ZE_SHARED_FORCE_DEVICE_ALLOC",
+];
 /// The most bytes of a chunk's records.
 const MOST: usize = 64 << 20;
 /// Bytes at which a chunk is ended.
@@ -184,7 +196,7 @@ pub enum Value {
     Chain(Vec<Bytes>),
     /// The sources of a module.
     Sources(Vec<Source>),
-    /// The call returns something there that nobody needs.
+    /// The call returns a result there that is not used.
     Out,
 }
 

@@ -7,19 +7,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Variables that change what the device is.
-pub const SETTINGS: [&str; 9] = [
-    "TALLY_DEVICES",
-    "TALLY_SUBDEVICES",
-    "TALLY_COMPUTE_ENGINES",
-    "TALLY_COPY_ENGINES",
-    "TALLY_MEMORY",
-    "TALLY_DEVICE_AS",
-    "ZE_AFFINITY_MASK",
-    "ZE_FLAT_DEVICE_HIERARCHY",
-    "ZE_SHARED_FORCE_DEVICE_ALLOC",
-];
-
 /// The program's name.
 pub fn program() -> String {
     let name = std::env::current_exe().ok();

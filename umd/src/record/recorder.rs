@@ -12,7 +12,7 @@ use tally_ze::call::Words;
 use tally_ze::*;
 
 use super::arguments::{Encoded, object};
-use super::file::{SETTINGS, open, program};
+use super::file::{open, program};
 use super::functions;
 use super::memory::{self, Memory};
 use super::settle::{Settled, settle};
@@ -21,7 +21,7 @@ use crate::api::{graph, list, queue, runtime};
 use crate::error::Error;
 use crate::handle::RawHandle;
 use crate::recording::calls::{Class, ROWS, Row};
-use crate::recording::{Begin, Bytes, Call, Record, Value, Writer, hash};
+use crate::recording::{Begin, Bytes, Call, Record, SETTINGS, Value, Writer, hash};
 use crate::submit::activity::{self, Standing};
 use crate::vm::Vm;
 use crate::{process, settings, space};

@@ -13,7 +13,7 @@ use crate::recording::calls::{Arg, Row};
 /// First addresses of allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
-    /// Any allocation, since kernels follow pointers in memory, or nobody knows.
+    /// Any allocation: kernels may follow pointers in memory, or the command does not say.
     pub all: bool,
     /// These.
     pub bases: BTreeSet<u64>,

@@ -49,7 +49,7 @@ pub enum Arg {
     Written(usize),
     /// Addresses of ranges; their number is another word.
     Ranges(usize),
-    /// A place for something that nobody needs, or none.
+    /// A place for a result that is not used, or none.
     Out,
     /// See the recorder and the player, each of which has a case for the call.
     Special,

@@ -12,7 +12,7 @@ use crate::functions;
 use crate::memory::Memory;
 use crate::player::Objects;
 
-/// Bytes of a place for what nobody needs.
+/// Bytes of the place for results that are not used.
 const OUT: usize = 4096;
 
 /// The arguments of one call, and the memory that they point to.

@@ -5,22 +5,10 @@ use std::env;
 use std::path::absolute;
 
 use tally_cli::replay::Arguments;
+use ze_tally::recording::SETTINGS;
 
 use crate::Result;
 use crate::scan::Scan;
-
-/// Settings that a recording may set: they say what the device is.
-const OF_DEVICE: [&str; 9] = [
-    "TALLY_DEVICES",
-    "TALLY_SUBDEVICES",
-    "TALLY_COMPUTE_ENGINES",
-    "TALLY_COPY_ENGINES",
-    "TALLY_MEMORY",
-    "TALLY_DEVICE_AS",
-    "ZE_AFFINITY_MASK",
-    "ZE_FLAT_DEVICE_HIERARCHY",
-    "ZE_SHARED_FORCE_DEVICE_ALLOC",
-];
 
 /// Sets what the recording and the command line ask for. Variables that are set already stay.
 pub fn set(arguments: &Arguments, scan: &Scan) -> Result<()> {
@@ -38,7 +26,7 @@ pub fn set(arguments: &Arguments, scan: &Scan) -> Result<()> {
     set("TALLY_REPLAY", "1".as_ref());
     or("TALLY_WINDOW", &(scan.begin.reservation.1 >> 20).to_string());
     for (name, value) in &scan.begin.settings {
-        if OF_DEVICE.contains(&name.as_str()) {
+        if SETTINGS.contains(&name.as_str()) {
             or(name, value);
         }
     }

@@ -14,7 +14,7 @@ use crate::scan::{Scan, open};
 /// Prints the recording.
 pub fn print(file: &Path, scan: &Scan) -> Result<()> {
     match print_all(file, scan) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error)
             if error
                 .downcast_ref::<std::io::Error>()
