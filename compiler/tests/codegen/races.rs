@@ -234,6 +234,24 @@ fn a_missing_barrier_in_a_loop_is_told() {
     try_pairs(body, Grid::line(128, 64), |_, b| b > 0);
 }
 
+/// A kernel looks at a cell under the lock of its block, which the driver takes, too. A kernel takes a lock that
+/// nobody frees after a while, and frees it: that shows which one it is.
+#[test]
+fn cells_are_used_under_the_lock_of_their_block() {
+    let text = "kernel void k(global int *a) { a[get_global_id(0)] = 1; }";
+    in_all_widths(text, |world, kernel, lanes| {
+        let words = release::BYTES as usize / 8;
+        for offset in [4096, 4096 + (1 << release::BLOCK)] {
+            world.releases.iter_mut().step_by(words).for_each(|lock| *lock = 1);
+            let (races, _) = world.run(kernel, Grid::line(16, 16), vec![world.at(offset)]);
+            assert_eq!(races, [], "{lanes}");
+            let free = (0..release::COUNT as usize).filter(|i| world.releases[i * words] == 0);
+            let block = (world.memory as u64 + offset as u64) >> release::BLOCK;
+            assert_eq!(free.collect::<Vec<_>>(), [release::number(block)], "{lanes}");
+        }
+    });
+}
+
 /// Groups that write each other's elements, and those that do not.
 #[test]
 fn groups_that_nothing_orders_race() {
