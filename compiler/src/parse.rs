@@ -9,7 +9,8 @@
 //! - [`function`]: function bodies, one instruction at a time. It finds the file that translates an
 //!   instruction: [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
-//!   All of them emit through [`body`], which depends on none of them;
+//!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
+//!   of floats that kernels have ([`controls`]);
 //! - [`kernels`]: entry points and their arguments.
 //!
 //! Input that is not valid SPIR-V is an [`Error`] here. Valid input that cannot be compiled becomes
@@ -23,7 +24,9 @@ mod async_copy;
 mod body;
 mod builder;
 mod collected;
+mod controls;
 mod debug;
+mod directed;
 mod dot;
 mod error;
 mod extended;

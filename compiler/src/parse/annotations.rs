@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rspirv::spirv::{Decoration, ExecutionMode, ExecutionModel, FPFastMathMode, Op};
 
+use super::controls::Controls;
 use super::error::{Error, Result};
 use super::words::Instruction;
 use crate::ir::Flags;
@@ -30,7 +31,7 @@ pub struct Linkage {
 }
 
 /// The rounding direction of a conversion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// To nearest, ties to even.
     Nearest,
@@ -107,6 +108,8 @@ pub struct Modes {
     pub vec_type_hint: Option<u32>,
     /// `SubgroupSize`
     pub subgroup_size: Option<u32>,
+    /// Those about floats.
+    pub floats: Controls,
 }
 
 /// All annotations of a module.
@@ -263,14 +266,12 @@ impl Annotations {
             ExecutionMode::LocalSizeHint => modes.local_size_hint = Some(three()?),
             ExecutionMode::VecTypeHint => modes.vec_type_hint = Some(inst.arg(2)?),
             ExecutionMode::SubgroupSize => modes.subgroup_size = Some(inst.arg(2)?),
-            ExecutionMode::ContractionOff => self.contraction_off = true,
-            ExecutionMode::RoundingModeRTZ
-            | ExecutionMode::RoundingModeRTPINTEL
-            | ExecutionMode::RoundingModeRTNINTEL => {
-                let what = "asks for another rounding than to nearest, which is not supported";
-                return Err(inst.error(what.into()));
+            // What may be done by default, fusing among it, is then given by a constant, which is not known
+            // here; nothing has to be done.
+            ExecutionMode::ContractionOff | ExecutionMode::FPFastMathDefault => {
+                self.contraction_off = true;
             }
-            _ => {}
+            _ => modes.floats.add(inst, mode)?,
         }
         Ok(())
     }

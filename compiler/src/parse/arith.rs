@@ -139,6 +139,7 @@ fn convert(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     let ty = body.result_type(inst)?;
     let decorations = body.decorations(inst);
     let rounding = decorations.rounding;
+    let to_float = rounding.or(body.default_rounding(ty)).unwrap_or(Rounding::Nearest);
     let saturated = decorations.saturated;
     let result = match op {
         Spv::ConvertFToU | Spv::ConvertFToS => {
@@ -151,9 +152,9 @@ fn convert(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             };
             body.emit(ty, Op::Convert(convert, a))
         }
-        Spv::ConvertSToF => body.int_to_float(a, ty, true, rounding.unwrap_or(Rounding::Nearest)),
-        Spv::ConvertUToF => body.int_to_float(a, ty, false, rounding.unwrap_or(Rounding::Nearest)),
-        Spv::FConvert => body.float_to_float(a, ty, rounding.unwrap_or(Rounding::Nearest)),
+        Spv::ConvertSToF => body.int_to_float(a, ty, true, to_float),
+        Spv::ConvertUToF => body.int_to_float(a, ty, false, to_float),
+        Spv::FConvert => body.float_to_float(a, ty, to_float),
         Spv::QuantizeToF16 => {
             let half = body.b.module.types.float(Float::F16);
             let half = body.b.module.types.with_element(ty, half);
@@ -558,7 +559,7 @@ impl Body<'_, '_> {
 
     /// Moves a float that was rounded to nearest by one step if that went in the wrong direction:
     /// `over` and `under` tell where it is above and below the exact value.
-    fn direct(
+    pub fn direct(
         &mut self,
         nearest: Operand,
         over: Operand,
@@ -615,7 +616,7 @@ impl Body<'_, '_> {
     /// A fused multiply-add; `f16` is computed in `f64`, where the product and nearly every sum are
     /// exact.
     pub fn fma(&mut self, ty: TypeId, a: Operand, b: Operand, c: Operand) -> Operand {
-        if self.b.module.types.scalar_bits(ty) != 16 {
+        if self.b.module.types.scalar_bits(ty) != 16 || self.default_rounding(ty).is_some() {
             return self.emit(ty, Op::Ternary(TernaryOp::Fma, a, b, c));
         }
         let f64 = self.b.module.types.float(Float::F64);

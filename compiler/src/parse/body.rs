@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::annotations::Decorations;
 use super::builder::{Builder, Def, SpvKind};
 use super::collected::Kept;
+use super::controls::Controls;
 use super::error::Result;
 use super::lines::Line;
 use super::words::Instruction;
@@ -40,6 +41,9 @@ pub struct PrintfArguments {
     pub address: Operand,
 }
 
+/// What emits operations in a function's modes.
+pub type InModes = fn(&mut Body<'_, '_>, TypeId, &Op) -> Option<Operand>;
+
 /// A function being built.
 pub struct Body<'b, 'a> {
     /// The module around it.
@@ -63,6 +67,10 @@ pub struct Body<'b, 'a> {
     pub loc: Loc,
     pub float_flags: Flags,
     pub int_flags: Flags,
+    /// The function's modes about floats.
+    pub floats: Controls,
+    /// Emits operations on floats in these modes, if there are any; `None` for what is the same without.
+    pub in_modes: Option<InModes>,
     /// The variable that holds the arguments of `printf`.
     pub printf_arguments: Option<PrintfArguments>,
     /// For a debugger.
@@ -102,6 +110,8 @@ impl<'b, 'a> Body<'b, 'a> {
             loc: Loc::default(),
             float_flags: Flags::empty(),
             int_flags: Flags::empty(),
+            floats: Controls::default(),
+            in_modes: None,
             printf_arguments: None,
             kept: Kept::default(),
         }
@@ -197,6 +207,14 @@ impl<'b, 'a> Body<'b, 'a> {
 
     /// Appends an instruction with a result.
     pub fn emit(&mut self, ty: TypeId, op: Op) -> Operand {
+        // What it emits for an operation is emitted as it is.
+        if let Some(in_modes) = self.in_modes.take() {
+            let result = in_modes(self, ty, &op);
+            self.in_modes = Some(in_modes);
+            if let Some(result) = result {
+                return result;
+            }
+        }
         let result = self.f.new_value(ty);
         if let Op::Construct(parts) = &op {
             self.constructs.insert(result, parts.clone());

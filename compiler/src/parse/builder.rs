@@ -7,6 +7,7 @@ use rspirv::spirv::StorageClass;
 
 use super::annotations::{Annotations, Decorations};
 use super::collected::Collected;
+use super::controls::{Controls, Copies};
 use super::error::Result;
 use super::lines::Line;
 use super::pointers::Indirect;
@@ -84,6 +85,7 @@ pub enum SpvKind {
 }
 
 /// A function's declaration.
+#[derive(Clone)]
 pub struct Signature<'a> {
     /// Its `OpFunction`.
     pub head: Instruction<'a>,
@@ -97,6 +99,10 @@ pub struct Signature<'a> {
     pub params: Vec<Instruction<'a>>,
     /// The id of the return type.
     pub return_type: u32,
+    /// Its modes about floats.
+    pub floats: Controls,
+    /// Whether it is a copy of another one with other modes.
+    pub copied: bool,
     /// Everything from the first label up to `OpFunctionEnd`, exclusive; empty if it is defined
     /// elsewhere.
     pub body: Vec<Instruction<'a>>,
@@ -124,6 +130,8 @@ pub struct Builder<'a> {
     pub forward_pointers: HashMap<u32, StorageClass>,
     /// Calls through pointers.
     pub indirect: Indirect,
+    /// Copies of functions with other modes about floats.
+    pub copies: Copies,
     /// Offsets, in words, and names of the definitions that other modules may link to.
     pub exports: Vec<(usize, String)>,
     /// The number of components so far that repeat one value.
@@ -146,6 +154,7 @@ impl<'a> Builder<'a> {
             debug: Collected::default(),
             forward_pointers: HashMap::new(),
             indirect: Indirect::default(),
+            copies: Copies::new(),
             exports: Vec::new(),
             repeated: 0,
         }

@@ -11,7 +11,8 @@ use super::builder::{Builder, Def, InstructionSet, Signature};
 use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
-    arith, async_copy, debug, dot, group, image, imports, indirect, lines, memory, opencl, vendor,
+    arith, async_copy, debug, directed, dot, group, image, imports, indirect, lines, memory,
+    opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -27,6 +28,10 @@ pub fn build(builder: &mut Builder<'_>, signature: &Signature<'_>) -> Result<()>
         None => format!("function {:?}", signature.name),
     };
     let mut body = Body::new(builder, signature.name.clone());
+    body.floats = signature.floats;
+    if signature.floats.any() {
+        body.in_modes = Some(directed::emit);
+    }
     let built = body.function(signature);
     let (line, f) = (body.line, body.f);
     built.map_err(|error| Error {
@@ -70,8 +75,8 @@ impl Body<'_, '_> {
     fn function(&mut self, signature: &Signature<'_>) -> Result<()> {
         let head = &signature.head;
         self.f.return_type = self.b.ty(head, signature.return_type)?;
-        self.f.exported =
-            self.b.decorations(head).linkage.as_ref().is_some_and(|linkage| !linkage.import);
+        let linkage = self.b.decorations(head).linkage.as_ref();
+        self.f.exported = linkage.is_some_and(|linkage| !linkage.import) && !signature.copied;
         self.line = signature.line;
         self.f.loc = self.b.loc(head, self.line);
         for inst in &signature.body {
@@ -268,11 +273,18 @@ impl Body<'_, '_> {
             args.push(self.operand(inst, id)?);
         }
         match self.b.defs.get(&callee) {
-            Some(&Def::Function(callee)) => self.call_function(inst, callee, args),
+            Some(&Def::Function(callee)) => {
+                let copy = self.b.copies.get(&(callee, self.floats));
+                self.call_function(inst, copy.copied().unwrap_or(callee), args)
+            }
             Some(Def::Import(name, declared)) => {
                 let (name, declared) = (name.clone(), *declared);
                 match imports::call(self, inst, &name, &args)? {
                     true => Ok(()),
+                    false if self.floats.any() => {
+                        let what = "a call of another module's function in a kernel with its own modes of floats";
+                        self.unsupported(inst, what)
+                    }
                     false => self.call_function(inst, declared, args),
                 }
             }

@@ -39,6 +39,13 @@ pub(super) fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Resu
     if inst.op() != Spv::FunctionPointerCallINTEL {
         return Ok(false);
     }
+    if body.floats.any() {
+        body.unsupported(
+            inst,
+            "a call through a pointer in a kernel with its own modes of floats",
+        )?;
+        return Ok(true);
+    }
     let mut args = Vec::with_capacity(inst.rest().len());
     for &id in inst.rest() {
         args.push(body.operand(inst, id)?);

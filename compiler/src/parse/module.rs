@@ -6,10 +6,11 @@ use std::collections::HashSet;
 use rspirv::spirv::{AddressingModel, MemoryModel, Op, StorageClass};
 
 use super::builder::{Builder, Def, InstructionSet, Signature, SpvKind, SpvType};
+use super::controls::Controls;
 use super::error::{Error, Result};
 use super::lines::Line;
 use super::words::Instruction;
-use super::{debug, function, image, indirect, lines};
+use super::{controls, debug, function, image, indirect, lines};
 use crate::ir::{AddressSpace, ConstId, ConstKind, Float, FunctionId, Global, Type, TypeId};
 
 /// SPIR-V's universal limits on types; they also bound this compiler's recursion.
@@ -404,6 +405,7 @@ impl Builder<'_> {
             self.signature(*head, line.take(), params, body, &mut functions)?;
         }
         self.unique_exports()?;
+        controls::spread(self, &mut functions)?;
         Ok(functions)
     }
 
@@ -437,7 +439,19 @@ impl Builder<'_> {
         };
         self.define(&head, def)?;
         self.note_export(&head, &name);
-        functions.push(Signature { head, line, id: number, name, params, return_type, body });
+        let (floats, copied) = (Controls::default(), false);
+        let id = number;
+        functions.push(Signature {
+            head,
+            line,
+            id,
+            name,
+            params,
+            return_type,
+            floats,
+            copied,
+            body,
+        });
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod debug;
 mod diff;
 mod divide;
 mod faults;
+mod float_modes;
 mod globals;
 mod golden;
 mod graphs;

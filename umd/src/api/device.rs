@@ -167,6 +167,8 @@ api! {
         let ieee = fp::ZE_DEVICE_FP_FLAG_DENORM
             | fp::ZE_DEVICE_FP_FLAG_INF_NAN
             | fp::ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST
+            | fp::ZE_DEVICE_FP_FLAG_ROUND_TO_ZERO
+            | fp::ZE_DEVICE_FP_FLAG_ROUND_TO_INF
             | fp::ZE_DEVICE_FP_FLAG_FMA;
         out.spirvVersionSupported = make_version(1, 6);
         out.flags = module::ZE_DEVICE_MODULE_FLAG_FP16
