@@ -10,7 +10,7 @@
 //!   instruction: [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
 //!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
-//!   of floats that kernels have ([`controls`]);
+//!   of floats that kernels have ([`controls`], [`modes`]);
 //! - [`kernels`]: entry points and their arguments.
 //!
 //! Input that is not valid SPIR-V is an [`Error`] here. Valid input that cannot be compiled becomes
@@ -39,6 +39,7 @@ mod kernels;
 mod lines;
 mod mangled;
 mod memory;
+mod modes;
 mod module;
 mod opencl;
 mod opencl_c;

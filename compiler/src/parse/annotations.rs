@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rspirv::spirv::{Decoration, ExecutionMode, ExecutionModel, FPFastMathMode, Op};
 
-use super::controls::Controls;
+use super::controls::{Controls, Rounding};
 use super::error::{Error, Result};
 use super::words::Instruction;
 use crate::ir::Flags;
@@ -28,32 +28,6 @@ pub struct Linkage {
     pub import: bool,
     /// Whether several modules may define it, with the same definition.
     pub once: bool,
-}
-
-/// The rounding direction of a conversion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rounding {
-    /// To nearest, ties to even.
-    Nearest,
-    /// Towards zero.
-    Zero,
-    /// Towards positive infinity.
-    Up,
-    /// Towards negative infinity.
-    Down,
-}
-
-impl Rounding {
-    /// Decodes `FPRoundingMode`.
-    pub fn decode(word: u32) -> Option<Self> {
-        Some(match word {
-            0 => Rounding::Nearest,
-            1 => Rounding::Zero,
-            2 => Rounding::Up,
-            3 => Rounding::Down,
-            _ => return None,
-        })
-    }
 }
 
 /// The decorations of one id that the compiler uses.

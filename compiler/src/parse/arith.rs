@@ -3,8 +3,8 @@
 
 use rspirv::spirv::Op as Spv;
 
-use super::annotations::Rounding;
 use super::body::Body;
+use super::controls::Rounding;
 use super::error::Result;
 use super::words::Instruction;
 use crate::ir::{

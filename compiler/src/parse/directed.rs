@@ -8,8 +8,8 @@
 //! rounding then only matters for sums. Doubles are scaled by powers of two where an error could be too small
 //! for a number.
 
-use super::annotations::Rounding;
 use super::body::Body;
+use super::controls::Rounding;
 use crate::ir::{
     BinaryOp, CompareOp, ConvertOp, Flags, Float, FloatTest, MathOp, Op, Operand, TernaryOp, Type,
     TypeId, UnaryOp,

@@ -9,9 +9,9 @@ use rspirv::spirv::{
     AccessQualifier, Dim, ImageOperands, Op as Spv, SamplerAddressingMode, SamplerFilterMode,
 };
 
-use super::annotations::Rounding;
 use super::body::Body;
 use super::builder::{Builder, SpvKind};
+use super::controls::Rounding;
 use super::error::Result;
 use super::memory::plain_access;
 use super::words::Instruction;

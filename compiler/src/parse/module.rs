@@ -10,7 +10,7 @@ use super::controls::Controls;
 use super::error::{Error, Result};
 use super::lines::Line;
 use super::words::Instruction;
-use super::{controls, debug, function, image, indirect, lines};
+use super::{debug, function, image, indirect, lines, modes};
 use crate::ir::{AddressSpace, ConstId, ConstKind, Float, FunctionId, Global, Type, TypeId};
 
 /// SPIR-V's universal limits on types; they also bound this compiler's recursion.
@@ -405,7 +405,7 @@ impl Builder<'_> {
             self.signature(*head, line.take(), params, body, &mut functions)?;
         }
         self.unique_exports()?;
-        controls::spread(self, &mut functions)?;
+        modes::spread(self, &mut functions)?;
         Ok(functions)
     }
 

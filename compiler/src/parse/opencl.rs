@@ -4,8 +4,8 @@
 
 use rspirv::spirv::OpenclStd100Op as Cl;
 
-use super::annotations::Rounding;
 use super::body::Body;
+use super::controls::Rounding;
 use super::error::Result;
 use super::extended::{Args, FIRST};
 use super::memory::plain_access;

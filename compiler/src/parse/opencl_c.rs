@@ -2,8 +2,8 @@
 //! Built-in functions of OpenCL C that LLVM's SPIR-V back end leaves as calls under their mangled
 //! names: conversions to `half` and `double`, memory fences, and queries of pointers.
 
-use super::annotations::Rounding;
 use super::body::Body;
+use super::controls::Rounding;
 use super::mangled::demangle;
 use crate::ir::{ConvertOp, Op, Operand, Ordering, Scope, Type, TypeId};
 
