@@ -7,7 +7,7 @@
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures, which [`builder`] holds;
 //! - [`function`]: function bodies, one instruction at a time. It finds the file that translates an
-//!   instruction: [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`], [`image`],
+//!   instruction: [`arith`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
 //!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
 //!   of floats that kernels have ([`controls`], [`modes`]);
@@ -31,6 +31,7 @@ mod dot;
 mod error;
 mod extended;
 mod function;
+mod gather;
 mod group;
 mod image;
 mod imports;

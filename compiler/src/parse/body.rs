@@ -368,10 +368,11 @@ impl<'b, 'a> Body<'b, 'a> {
         self.block == Some(ENTRY)
     }
 
-    /// The pointee of a pointer value's SPIR-V type.
+    /// The pointee of the SPIR-V type of a pointer or a vector of pointers.
     pub fn pointee(&self, inst: &Instruction<'_>, type_id: u32) -> Result<TypeId> {
         match self.b.spv_type(inst, type_id)?.kind {
             SpvKind::Pointer(pointee) => self.b.ty(inst, pointee),
+            SpvKind::Pointers(pointer) => self.pointee(inst, pointer),
             _ => Err(inst.error("has an operand that is not a pointer".into())),
         }
     }

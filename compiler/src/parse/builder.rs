@@ -74,6 +74,8 @@ pub enum SpvKind {
     Plain,
     /// A pointer: the id of the type it points to.
     Pointer(u32),
+    /// A vector of pointers: the id of the pointers' type.
+    Pointers(u32),
     /// An image.
     Image(ImageArg),
     /// A sampler.

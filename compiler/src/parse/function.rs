@@ -11,8 +11,8 @@ use super::builder::{Builder, Def, InstructionSet, Signature};
 use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
-    arith, async_copy, debug, directed, dot, group, image, imports, indirect, lines, memory,
-    opencl, vendor,
+    arith, async_copy, debug, directed, dot, gather, group, image, imports, indirect, lines,
+    memory, opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -164,6 +164,7 @@ impl Body<'_, '_> {
         self.loc = Loc { inlined: self.inlined, ..self.b.loc(inst, self.line) };
         self.set_flags(inst);
         if self.control_flow(inst)?
+            || gather::translate(self, inst)?
             || arith::translate(self, inst)?
             || memory::translate(self, inst)?
             || async_copy::translate(self, inst)?

@@ -181,12 +181,69 @@ fn load_builtin(
 
 fn access_chain(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: bool) -> Result<()> {
     let (base, base_type) = body.value(inst, inst.arg(0)?)?;
-    let mut ty = body.pointee(inst, base_type)?;
+    let pointee = body.pointee(inst, base_type)?;
     let result_ty = body.result_type(inst)?;
+    let mut indices = Vec::with_capacity(inst.rest().len());
+    for &id in &inst.rest()[1..] {
+        indices.push(body.operand(inst, id)?);
+    }
+    let lanes = body.b.module.types.lanes(result_ty);
+    if lanes == 1 {
+        let place = place(body, inst, element, (base, pointee), &indices)?;
+        if let Val::Operand(operand) = place
+            && body.type_of(operand) != result_ty
+        {
+            return Err(inst.error("changes the address space".into()));
+        }
+        return body.set_result_val(inst, place);
+    }
+    // A vector of pointers: each component's place, where what is no vector is the same for all.
+    let component = |body: &mut Body<'_, '_>, operand: Operand, lane: u32| -> Result<Operand> {
+        let ty = body.type_of(operand);
+        match body.b.module.types.lanes(ty) {
+            1 => Ok(operand),
+            n if n == lanes => {
+                let element = body.b.module.types.element(ty);
+                Ok(body.extract(operand, element, vec![lane]))
+            }
+            n => {
+                Err(inst.error(format!("has {n} components in an operand, {lanes} in its result")))
+            }
+        }
+    };
+    let Val::Operand(base) = base else {
+        return body.unsupported(inst, &format!("{} of a built-in", inst.grammar.name));
+    };
+    let mut parts = Vec::with_capacity(lanes as usize);
+    for lane in 0..lanes {
+        let base = Val::Operand(component(body, base, lane)?);
+        let mut own = Vec::with_capacity(indices.len());
+        for &index in &indices {
+            own.push(component(body, index, lane)?);
+        }
+        if let Val::Operand(part) = place(body, inst, element, (base, pointee), &own)? {
+            parts.push(part);
+        }
+    }
+    let wanted = body.b.module.types.element(result_ty);
+    if parts.iter().any(|&part| body.type_of(part) != wanted) {
+        return Err(inst.error("changes the address space".into()));
+    }
+    let whole = body.emit(result_ty, Op::Construct(parts));
+    body.set_result(inst, whole)
+}
+
+/// The place in a composite that an address and indices lead to.
+fn place(
+    body: &mut Body<'_, '_>,
+    inst: &Instruction<'_>,
+    element: bool,
+    (base, mut ty): (Val, TypeId),
+    indices: &[Operand],
+) -> Result<Val> {
     let mut offset = 0i64;
     let mut terms: Vec<(Operand, i64)> = Vec::new();
-    for (i, &id) in inst.rest()[1..].iter().enumerate() {
-        let index = body.operand(inst, id)?;
+    for (i, &index) in indices.iter().enumerate() {
         let constant = body.signed_constant(index);
         let inner = if element && i == 0 {
             ty
@@ -219,13 +276,14 @@ fn access_chain(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: bool) 
         }
         ty = inner;
     }
-    let operand = match base {
-        Val::BuiltIn(builtin, start) => {
-            if !terms.is_empty() {
-                return body.unsupported(inst, &format!("{} of a built-in", inst.grammar.name));
-            }
-            let at = Val::BuiltIn(builtin, start.wrapping_add(offset as u64));
-            return body.set_result_val(inst, at);
+    Ok(Val::Operand(match base {
+        Val::BuiltIn(builtin, start) if terms.is_empty() => {
+            return Ok(Val::BuiltIn(builtin, start.wrapping_add(offset as u64)));
+        }
+        Val::BuiltIn(..) => {
+            let what = format!("{} of a built-in", inst.grammar.name);
+            let ty = body.result_type(inst)?;
+            body.emit(ty, Op::Unsupported(what))
         }
         Val::Operand(base) if terms.is_empty() && offset == 0 => base,
         Val::Operand(base) => {
@@ -233,11 +291,7 @@ fn access_chain(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: bool) 
                 matches!(inst.op(), Spv::InBoundsAccessChain | Spv::InBoundsPtrAccessChain);
             body.address(base, offset, terms, inbounds)
         }
-    };
-    if body.type_of(operand) != result_ty {
-        return Err(inst.error("changes the address space".into()));
-    }
-    body.set_result(inst, operand)
+    }))
 }
 
 /// Casts and comparisons of pointers.

@@ -140,6 +140,9 @@ impl Builder<'_> {
             },
             Op::TypeVector => {
                 let element = nest(self, inst.arg(0)?)?;
+                if matches!(self.module.types[element], Type::Pointer(_)) {
+                    kind = SpvKind::Pointers(inst.arg(0)?);
+                }
                 match (&self.module.types[element], inst.arg(1)?) {
                     (
                         Type::Bool | Type::Int(_) | Type::Float(_) | Type::Pointer(_),

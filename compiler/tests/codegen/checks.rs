@@ -8,7 +8,9 @@ use tally_compiler_protocol::checks::{
 };
 
 use tally_compiler::codegen::{Options, kernel_code};
+use tally_compiler::ir::Module;
 
+use super::gathers;
 use super::harness::clang::compile_text;
 use super::harness::{Arg, Grid, Kernel, module, value, widths};
 
@@ -144,12 +146,16 @@ impl World {
 /// Compiles a kernel of OpenCL C with checks and runs it at all widths.
 fn in_all_widths(text: &str, checks: Checks, run: impl Fn(&mut World, &Kernel, u32)) {
     for options in [&["-O0"], &["-O2"]] {
-        let module = module(&compile_text(text, options));
-        for (target, lanes) in widths() {
-            let kernel = Kernel::checked(&module, "k", &target, lanes, checks);
-            assert!(!kernel.code.remark.contains("one item"), "{}", kernel.code.remark);
-            run(&mut World::new(), &kernel, lanes);
-        }
+        module_in_all_widths(&module(&compile_text(text, options)), checks, &run);
+    }
+}
+
+/// Builds the kernel `k` with checks and runs it at all widths.
+fn module_in_all_widths(module: &Module, checks: Checks, run: impl Fn(&mut World, &Kernel, u32)) {
+    for (target, lanes) in widths() {
+        let kernel = Kernel::checked(module, "k", &target, lanes, checks);
+        assert!(!kernel.code.remark.contains("one item"), "{}", kernel.code.remark);
+        run(&mut World::new(), &kernel, lanes);
     }
 }
 
@@ -168,6 +174,19 @@ fn an_item_beyond_the_end_is_told() {
         let seen = Seen { kind: SiteKind::Write, at: 4096 + 400, item: [100, 0, 0], items: 1 };
         assert_eq!(world.take(kernel), [seen], "{lanes}");
         assert!(world.states(4096, 400).iter().all(|&state| state == DEFINED));
+    });
+}
+
+/// A gather of four components is checked where its mask is true, and only there.
+#[test]
+fn a_gather_beyond_the_end_is_told() {
+    module_in_all_widths(&gathers::reads_beyond(), MEMORY, |world, kernel, lanes| {
+        world.set(4096, 4 * 101, DEFINED);
+        world.set(8192, 16 * 101, DEFINED);
+        let args = vec![world.at(8192), world.at(4096)];
+        kernel.run_checked(Grid::line(101, 50), args, 0, &world.words());
+        let seen = Seen { kind: SiteKind::Read, at: 4096 + 404, item: [100, 0, 0], items: 1 };
+        assert_eq!(world.take(kernel), [seen], "{lanes}");
     });
 }
 

@@ -12,6 +12,7 @@ mod diff;
 mod divide;
 mod faults;
 mod float_modes;
+mod gathers;
 mod globals;
 mod golden;
 mod graphs;
