@@ -13,7 +13,6 @@ use super::command::{self, Command};
 use super::fast_path::{self, Single};
 use super::target::{Condition, Keep, Post, Signal, Target};
 use super::waits::{WaitList, dead};
-use crate::checks::order::Awaited;
 use crate::checks::{self, Checks};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
@@ -198,7 +197,7 @@ impl Immediate {
         let Some(order) = checks::get().and_then(Checks::order) else { return };
         let cell = self.counter.cell().va();
         match self.in_order {
-            true => order.host_saw(Awaited::Counter { cell, value }),
+            true => order.host_saw_up_to(cell, value),
             false => order.host_saw_list(cell),
         }
         checks::drain();

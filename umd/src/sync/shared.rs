@@ -15,7 +15,6 @@ use super::host_function::{Callback, HostFunction, Service};
 use super::publications::Publications;
 use super::spin::SpinLock;
 use super::wait;
-use crate::checks::order::Awaited;
 use crate::checks::{self, Checks};
 use crate::error::Result;
 use crate::ipc::event::counter::{Exports, Imports};
@@ -244,7 +243,7 @@ impl Shared {
             if self.publishes_late()
                 && let Some(order) = checks::get().and_then(Checks::order)
             {
-                order.host_saw(Awaited::Counter { cell: cell.va(), value });
+                order.host_saw_up_to(cell.va(), value);
             }
         }
         self.all_is_complete();

@@ -191,6 +191,20 @@ impl Order {
         number
     }
 
+    /// Notes that the last command of an in-order list raises nothing: all that it would have waited for is complete.
+    /// Then the list is complete up to it once the counter has the value before.
+    pub fn raises_nothing(&self, cell: u64, value: u64, number: u32) {
+        let mut state = self.state();
+        let Some(&(_, execution)) = state.command(number).and_then(|it| it.coming.back()) else {
+            return;
+        };
+        if let Some(last) = state.counters.get_mut(&cell).and_then(|values| values.last_mut())
+            && *last == (value, execution)
+        {
+            last.0 = value - 1;
+        }
+    }
+
     /// Forgets what the last command of an immediate list would have done, since its append has failed.
     pub fn withdraw(&self, cell: u64, value: u64, number: u32) {
         let mut state = self.state();
@@ -287,6 +301,18 @@ impl Order {
         }
     }
 
+    /// Notes that the host knows that all commands of a list are complete, up to a value of its counter.
+    pub fn host_saw_up_to(&self, cell: u64, value: u64) {
+        let mut state = self.state();
+        let in_order = state.streams.get(&cell).is_some_and(|it| it.in_order);
+        let values = state.counters.get(&cell).filter(|_| in_order);
+        let last = values.and_then(|it| it[..it.partition_point(|it| it.0 <= value)].last());
+        match last.copied() {
+            Some((_, last)) => state.host_saw(last),
+            None => state.host_saw_something(),
+        }
+    }
+
     /// Notes that the host knows that something is complete.
     pub fn host_saw(&self, awaited: Awaited) {
         let mut state = self.state();
@@ -354,7 +380,7 @@ impl State {
         if values.len() >= 1024 && values.len().is_power_of_two() {
             values.retain(|it| it.1.0 > first);
         }
-        // A command that raises nothing takes the place of one that failed.
+        // A command takes the place of one that failed.
         values.retain_tail(value);
         values.push((value, execution));
     }

@@ -119,6 +119,24 @@ fn the_host_orders_what_it_has_seen_before_what_it_submits_then() {
 }
 
 #[test]
+fn a_list_that_the_host_has_seen_has_passed_its_waits_for_what_was_complete() {
+    let order = two_lists(true);
+    let copy = order.append(A, 1, &plain());
+    let first = order.append(B, 1, &plain());
+    let event = waiting(Awaited::Counter { cell: A, value: 1 });
+    // The event is complete, so the wait is no command.
+    let waiter = order.append(B, 2, &event);
+    order.raises_nothing(B, 2, waiter);
+    order.host_saw_up_to(B, 1);
+    let after = order.append(B, 2, &plain());
+    let other = order.append(A, 2, &plain());
+    order.host_saw_up_to(B, 1);
+    let [copy, first, after, other] = [copy, first, after, other].map(|it| start(&order, it));
+    assert!(order.ordered(copy, after) && order.ordered(first, other));
+    assert!(!order.ordered(after, other));
+}
+
+#[test]
 fn an_out_of_order_list_that_the_host_has_seen_orders_what_follows() {
     let order = two_lists(false);
     let seen = [order.append(A, 1, &plain()), order.append(A, 1, &plain())];

@@ -127,6 +127,12 @@ impl<'a> Ordered<'a> {
             Noted::Appended(cell, value, number) if !is_appended => {
                 self.order.withdraw(cell, value, number);
             }
+            Noted::Appended(cell, value, number) => {
+                let To::Immediate(list) = self.to else { return };
+                if list.next().1 == value {
+                    self.order.raises_nothing(cell, value, number);
+                }
+            }
             Noted::Recorded(key, number, appended, before) if is_appended => {
                 let To::Regular(list) = self.to else { return };
                 let after = list.recording().signals();
