@@ -6,6 +6,8 @@ use super::{Action, CELLS, Cell, Program, initial_value};
 use crate::model::{Answer, Expected};
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 /// A difference between a backend and the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,9 +131,25 @@ pub fn run_serially(
     expected: &Expected,
     backend: &dyn Backend,
 ) -> Result<(), Mismatch> {
+    run_slowly(program, expected, backend, Duration::ZERO)
+}
+
+/// [`run_serially`] with a host that pauses before each step: the device has often completed all that it can.
+///
+/// # Errors
+/// The first difference from what is expected.
+pub fn run_slowly(
+    program: &Program,
+    expected: &Expected,
+    backend: &dyn Backend,
+    pause: Duration,
+) -> Result<(), Mismatch> {
     prepare(backend)?;
     let mut found = Found::default();
     for step in 0..program.steps.len() {
+        if !pause.is_zero() {
+            thread::sleep(pause);
+        }
         found.note(step, run_step(step, program, expected, backend)?);
     }
     compare_end(expected, &found, backend)
