@@ -126,6 +126,16 @@ pub struct Appended {
     pub launch: u64,
 }
 
+impl Appended {
+    /// Whether the device has to tell when it starts.
+    pub fn tells(&self) -> bool {
+        self.role == Role::HostFunction
+            || self.launch != 0
+            || !self.transfers.is_empty()
+            || !self.effects.is_empty()
+    }
+}
+
 /// A command that has a number, which the device tells when it starts.
 struct Command {
     call: Call,
@@ -134,6 +144,7 @@ struct Command {
     list: u64,
     in_order: bool,
     signals: bool,
+    tells: bool,
     role: Role,
     /// Whether copies of its list have it, too: then its number does not tell which of them is meant.
     is_shared: bool,
@@ -155,9 +166,13 @@ struct Node {
     after: Vec<Execution>,
     /// Number of its waits whose signals are not submitted.
     open: u32,
-    /// What is complete when it starts.
-    before: Option<Arc<Clock>>,
+    /// What is complete when it starts, as it was known at [`State::submissions`].
+    before: Option<(u64, Arc<Clock>)>,
+    /// Whether the device tells when it starts.
+    tells: bool,
     has_started: bool,
+    /// Whether nothing changes `before` any more, since it has started.
+    is_final: bool,
     /// What has to be complete when it starts, or to start when it is complete.
     claims: Vec<(Broken, Execution)>,
 }
@@ -181,6 +196,9 @@ struct State {
     free: VecDeque<u32>,
     /// What a thread of the host has seen complete.
     host: Arc<Clock>,
+    /// Number of signals for which an execution had waited before they were submitted. What is known of executions that
+    /// have not started is not true any more when it grows.
+    submissions: u64,
     /// Whether the program reads the words of events itself, so that it may know at any time what has started.
     reads_words: bool,
     /// What has started.
@@ -265,7 +283,9 @@ impl Order {
         it.current = execution;
         let before = state.clock(execution);
         let node = state.node_mut(execution)?;
+        node.has_started = true;
         let (chain, tick) = (node.chain, node.tick);
+        state.all_is_final(execution);
         state.started.add(chain, tick);
         if role == Role::HostFunction {
             join(&mut state.host, &before);
@@ -331,6 +351,7 @@ impl State {
             list,
             in_order,
             signals: it.signals,
+            tells: it.tells(),
             role: it.role,
             is_shared: false,
             transfers: it.transfers.as_slice().into(),
@@ -360,6 +381,7 @@ impl State {
             self.host_saw_something();
         }
         let host = self.host.clone();
+        let tells = self.command(command).is_some_and(|it| it.tells);
         let (after, claims) = (Vec::new(), Vec::new());
         self.nodes.push_back(Node {
             command,
@@ -369,7 +391,9 @@ impl State {
             after,
             open: 0,
             before: None,
+            tells,
             has_started: false,
+            is_final: false,
             claims,
         });
         let execution = Execution(self.dropped + self.nodes.len() as u32);
@@ -401,21 +425,29 @@ impl State {
         self.chains.len() as u32 - 1
     }
 
+    /// What is known of an execution before it starts.
+    fn before(&self, execution: Execution) -> Option<&Arc<Clock>> {
+        let node = self.node(execution)?;
+        let (at, before) = node.before.as_ref()?;
+        (node.is_final || *at == self.submissions).then_some(before)
+    }
+
     /// What is complete when an execution starts that has started, or is complete.
     fn clock(&mut self, execution: Execution) -> Arc<Clock> {
         // The path, with the number of predecessors that were looked at.
         let mut path = vec![(execution, 0)];
         let mut is_on_path = HashSet::from([execution]);
+        let is_known = |state: &Self, it| state.node(it).is_none() || state.before(it).is_some();
         while let Some((it, next)) = path.last_mut() {
             let it = *it;
-            let Some(node) = self.node(it).filter(|node| node.before.is_none()) else {
+            let Some(node) = self.node(it).filter(|_| !is_known(self, it)) else {
                 is_on_path.remove(&it);
                 path.pop();
                 continue;
             };
             if let Some(&earlier) = node.after.get(*next) {
                 *next += 1;
-                if self.node(earlier).is_none_or(|node| node.before.is_some()) {
+                if is_known(self, earlier) {
                     continue;
                 }
                 if is_on_path.insert(earlier) {
@@ -427,24 +459,39 @@ impl State {
                 }
                 continue;
             }
-            let before = self.gather(it);
+            let before = (self.submissions, self.gather(it));
             if let Some(node) = self.node_mut(it) {
                 node.before = Some(before);
             }
         }
-        self.node(execution).and_then(|node| node.before.clone()).unwrap_or_default()
+        self.before(execution).cloned().unwrap_or_default()
+    }
+
+    /// Notes that an execution has started, and with it that all before it is complete: what is known of them is final.
+    fn all_is_final(&mut self, execution: Execution) {
+        let mut left = vec![execution];
+        while let Some(it) = left.pop() {
+            // One that has yet to start comes before it by mistake: a signal that was submitted early.
+            let Some(node) = self.node_mut(it).filter(|it| it.has_started || !it.tells) else {
+                continue;
+            };
+            if node.before.is_some() && !std::mem::replace(&mut node.is_final, true) {
+                left.extend(&node.after);
+            }
+        }
     }
 
     /// The clock of an execution, of which those before it have theirs.
     fn gather(&self, execution: Execution) -> Arc<Clock> {
         let Some(node) = self.node(execution) else { return Arc::default() };
-        let earlier = || node.after.iter().filter_map(|&it| self.node(it));
+        let earlier =
+            || node.after.iter().filter_map(|&it| Some((self.node(it)?, self.before(it))));
         // Most commands come after one of the same list, and know no more than that.
-        let same = earlier().find(|it| it.chain == node.chain).and_then(|it| it.before.as_ref());
+        let same = earlier().find(|it| it.0.chain == node.chain).and_then(|it| it.1);
         let mut clock = same.unwrap_or(&node.host).clone();
         join(&mut clock, &node.host);
-        for it in earlier() {
-            if let Some(before) = &it.before {
+        for (it, before) in earlier() {
+            if let Some(before) = before {
                 join(&mut clock, before);
             }
             if it.chain != node.chain && !clock.holds(it.chain, it.tick) {
@@ -460,6 +507,7 @@ impl State {
     /// Notes that the host knows that an execution is complete.
     fn host_saw(&mut self, execution: Execution) {
         let before = self.clock(execution);
+        self.all_is_final(execution);
         join(&mut self.host, &before);
         let Some(node) = self.node(execution) else { return };
         let (chain, tick) = (node.chain, node.tick);

@@ -108,7 +108,7 @@ impl Pool {
         if let (EventKind::Regular(place), Some(order)) =
             (&kind, checks::get().and_then(Checks::order))
         {
-            order.word_begins(place.cell().va(), 1, false);
+            order.word_begins(place.cell().va(), 1, self.places.is_shared());
         }
         Ok(Event::new(&self.shared, kind, traits, Some(self.places.clone())))
     }
@@ -142,7 +142,11 @@ impl Pool {
                 "hEventPool: another process has shared it; only that one can do so again",
             ));
         }
-        pool::share(self.shared.vm(), &self.places, self.flags.bits())
+        let handle = pool::share(self.shared.vm(), &self.places, self.flags.bits())?;
+        if let Some(order) = checks::get().and_then(Checks::order) {
+            order.words_are_shared(self.places.cells().iter().map(|it| it.va()));
+        }
+        Ok(handle)
     }
 
     /// Opens the pool that another process has shared.

@@ -106,6 +106,11 @@ impl EventPool {
         self.block().bo()
     }
 
+    /// Whether other processes use it or may do so: it was shared or is imported.
+    pub fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
+    }
+
     /// The exporting process, if the pool is imported.
     pub fn import(&self) -> Option<&Imported> {
         match &self.memory {
@@ -166,7 +171,7 @@ impl EventPool {
             );
         }
         let place = PoolPlace { pool: self.clone(), index };
-        if !self.shared.load(Ordering::Relaxed) {
+        if !self.is_shared() {
             place.cell().store(0);
         }
         // Otherwise another process may have signalled it already, which has to stay visible here.

@@ -322,8 +322,8 @@ impl Order {
                 state.latest(recording, signal).map(|it| vec![it])
             }
             Awaited::Word { address, .. } => {
-                // Others may have signalled the user's word.
-                if state.cells.get(&address).is_some_and(|it| it.is_users) {
+                // Others may have signalled it.
+                if state.cells.get(&address).is_some_and(|it| it.has_others) {
                     state.host_saw_something();
                 }
                 state.cells.get(&address).and_then(super::Cell::completed)
@@ -426,12 +426,9 @@ impl State {
 
     /// Notes that something for which an execution waits was submitted.
     pub(super) fn fulfil(&mut self, execution: Execution, earlier: &[Execution]) {
+        self.submissions += 1;
         if let Some(node) = self.node_mut(execution) {
             node.open = node.open.saturating_sub(1);
-            // It was asked for too early.
-            if !node.has_started {
-                node.before = None;
-            }
             node.after.extend(earlier.iter().filter(|&&it| it != execution));
         }
     }

@@ -20,8 +20,8 @@ pub(super) enum Broken {
 /// The word of an event, since its last reset.
 #[derive(Default)]
 pub(super) struct Cell {
-    /// Whether it is the user's word, which the host and kernels can write as well.
-    pub(super) is_users: bool,
+    /// Whether others write it, too: the host and kernels the user's word, other processes an event of a shared pool.
+    pub(super) has_others: bool,
     /// The value at which the event is complete.
     needed: u64,
     signals: Vec<(Execution, u64)>,
@@ -69,10 +69,19 @@ impl Cell {
 }
 
 impl Order {
-    /// Notes a new event with this word, which is complete from `needed` on. `is_users`: the word is the user's, and
-    /// others write it, too.
-    pub fn word_begins(&self, address: u64, needed: u64, is_users: bool) {
-        self.state().cells.insert(address, Cell { is_users, needed, ..Cell::default() });
+    /// Notes a new event with this word, which is complete from `needed` on. `has_others`: others write the word, too.
+    pub fn word_begins(&self, address: u64, needed: u64, has_others: bool) {
+        self.state().cells.insert(address, Cell { has_others, needed, ..Cell::default() });
+    }
+
+    /// Notes that other processes may write the words of events from now on, since their pool is shared.
+    pub fn words_are_shared(&self, addresses: impl Iterator<Item = u64>) {
+        let mut state = self.state();
+        for address in addresses {
+            if let Some(cell) = state.cells.get_mut(&address) {
+                cell.has_others = true;
+            }
+        }
     }
 
     /// The words of events in a range of memory, and the values at which their events are complete.
@@ -161,7 +170,7 @@ impl State {
         let cell = self.cells.entry(address).or_default();
         cell.needed = needed;
         cell.waits.push(execution);
-        let is_users = cell.is_users;
+        let has_others = cell.has_others;
         match cell.completed() {
             Some(signals) => signals.into_iter().for_each(|it| self.order(it, execution)),
             None => {
@@ -170,7 +179,7 @@ impl State {
             }
         }
         // Others may have signalled it.
-        if is_users {
+        if has_others {
             self.open(execution);
         }
     }
@@ -185,11 +194,11 @@ impl State {
                 if cell.open.contains(&execution) {
                     return;
                 }
-                let (before, is_users) = (cell.completed(), cell.is_users);
+                let (before, has_others) = (cell.completed(), cell.has_others);
                 cell.signals.push((execution, amount));
                 match before {
                     // A second signal of a regular event.
-                    Some(signals) if !is_users => {
+                    Some(signals) if !has_others => {
                         let claims = signals.into_iter().map(|it| (Broken::Signals(address), it));
                         let claims: Vec<_> = claims.filter(|it| it.1 != execution).collect();
                         if let Some(node) = self.node_mut(execution) {

@@ -320,6 +320,37 @@ fn two_signals_of_one_event_are_ordered() {
     assert_eq!(broken(&order, &[other]), [Broken::Signals(EVENT)]);
 }
 
+#[test]
+fn other_processes_may_signal_the_events_of_a_shared_pool() {
+    let order = two_lists(true);
+    order.word_begins(EVENT, 1, false);
+    order.words_are_shared([EVENT].into_iter());
+    // Another process has signalled it before.
+    let one = order.append(A, 1, &with(SIGNAL));
+    let two = order.append(B, 1, &with(SIGNAL));
+    assert!(broken(&order, &[one, two]).is_empty());
+    let started = order.append(A, 2, &plain());
+    let waiter = order.append(B, 2, &waiting(WORD));
+    let [started, waiter] = [started, waiter].map(|it| start(&order, it));
+    assert!(order.ordered(started, waiter), "it may be what the other process had waited for");
+}
+
+/// What is known of a command that has not started is not kept.
+#[test]
+fn a_signal_orders_all_that_follows_a_wait_that_was_asked_about_before() {
+    let order = two_lists(true);
+    let other = order.append(B, 1, &plain());
+    order.append(A, 1, &waiting(WORD));
+    let between = order.append(A, 2, &plain());
+    let last = order.append(A, 3, &plain());
+    let other = start(&order, other);
+    let between = order.state().command(between).expect("it was appended").coming[0].1;
+    assert!(order.ordered(other, between), "it has started");
+    let signal = order.append(B, 2, &with(SIGNAL));
+    let [signal, last] = [signal, last].map(|it| start(&order, it));
+    assert!(order.ordered(signal, last));
+}
+
 /// Of two signals the one that starts later decides.
 #[test]
 fn a_signal_of_the_host_may_come_first() {

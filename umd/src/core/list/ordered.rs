@@ -96,13 +96,10 @@ impl<'a> Ordered<'a> {
         // The write of a word that events follow is a signal, and no access.
         let mut transfers = if is_word { Vec::new() } else { transfers.to_vec() };
         transfers.extend(read_by(command));
-        let told = role == Role::HostFunction
-            || launch != 0
-            || !transfers.is_empty()
-            || !effects.is_empty();
         let signals = self.signal.is_some();
         let has_waits = self.has_waits;
         let appended = Appended { role, has_waits, signals, waits, effects, transfers, launch };
+        let tells = appended.tells();
         let number = match &self.to {
             To::Immediate(list) => {
                 let (cell, value) = list.next();
@@ -118,7 +115,7 @@ impl<'a> Ordered<'a> {
                 number
             }
         };
-        if told { number } else { 0 }
+        if tells { number } else { 0 }
     }
 
     /// The command was appended, or not: the append has failed, or belongs to a graph.
