@@ -14,6 +14,7 @@ use tally_uapi::trace::TraceRecord;
 
 use crate::cell::CellWait;
 use crate::chaos::About;
+use crate::gate;
 use crate::guard::{Guard, Trap};
 use crate::queue::{Frame, ParkedWait, Prefix, Queue, Scope, Stream};
 use crate::ring::Ahead;
@@ -239,6 +240,7 @@ impl Stream {
 
 /// Streams a queue that has its engine, until it has to leave. The caller may have the stream already.
 pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
+    gate::pass(|| queue.must_stop() || worker.shared.sched.shutting_down());
     let Some(mut stream) = taken.or_else(|| queue.take_stream()) else {
         // It was destroyed after it was put into a run queue.
         worker.shared.sched.leave(&worker.shared, queue, Leave::Stop);

@@ -30,6 +30,7 @@ mod copy;
 mod engine;
 mod eu;
 mod fields;
+pub mod gate;
 mod grid;
 mod guard;
 mod host;

@@ -43,6 +43,7 @@ mod memory;
 mod recorder;
 pub mod settle;
 mod touches;
+mod turn;
 
 /// The driver's functions behind the hooks.
 static REAL: [AtomicPtr<c_void>; ROWS.len()] =

@@ -27,7 +27,7 @@ pub mod calls;
 /// The first bytes of every recording.
 pub const MAGIC: [u8; 8] = *b"TALLYREC";
 /// The version of the format. Another version is refused: what a call's values mean may differ.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Variables that change what the device is: a recording keeps them, and a replay sets no others of it.
 pub const SETTINGS: [&str; 9] = [
     "TALLY_DEVICES",
@@ -95,6 +95,29 @@ pub enum Record {
         /// The bytes that were changed.
         data: Bytes,
     },
+    /// A word of an allocation that the host has changed and that commands may wait for: it is written behind all
+    /// bytes that were changed with it.
+    Word {
+        /// Where it is.
+        address: u64,
+        /// What it holds, or what was added to it.
+        value: u64,
+        /// How it came to that.
+        how: Written,
+    },
+    /// Bytes that either the host or the device has changed: a replay writes those that still are what they were.
+    Either {
+        /// Whether the device had nothing left that it could run.
+        settled: bool,
+        /// Where they are.
+        address: u64,
+        /// As in [`Record::Memory`], but never empty.
+        mask: Bytes,
+        /// The bytes that were changed, as they were.
+        old: Bytes,
+        /// The same, as they are.
+        data: Bytes,
+    },
     /// The program's own memory, from which a command copies.
     Host {
         /// Where it was.
@@ -132,6 +155,17 @@ pub enum Record {
     NotKept(String),
     /// The program has ended by itself.
     End,
+}
+
+/// How a word came to what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Written {
+    /// The host stored this.
+    Stored,
+    /// The host added this. Commands add to it, too, so only the sum is known.
+    Added,
+    /// It holds this when the device has nothing left that it could run. The device has written it, or the host.
+    Left,
 }
 
 /// What was recorded.

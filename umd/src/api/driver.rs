@@ -16,7 +16,8 @@ use super::{Call, api};
 use crate::core::driver::Driver;
 use crate::ddi;
 use crate::error::{self, Error, Result};
-use crate::{handle, record, settings};
+use crate::record::settle::{self, Settled};
+use crate::{handle, settings};
 
 /// The version of the specification that the driver's functions and structures follow.
 pub(crate) const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
@@ -248,7 +249,7 @@ fn for_replays(name: &CStr) -> Option<*const c_void> {
     match name.to_bytes() {
         _ if !settings::get().replay => None,
         b"tallyPlaceNext" => Some(place_next as *const c_void),
-        b"tallySettle" => Some(settle as *const c_void),
+        b"tallySettle" => Some(settle_all as *const c_void),
         _ => None,
     }
 }
@@ -259,17 +260,18 @@ unsafe extern "C" fn place_next(address: u64) -> ze_result_t {
     ze_result_t::ZE_RESULT_SUCCESS
 }
 
-/// Waits until nothing is left that the first device could run.
-unsafe extern "C" fn settle(_: u64) -> ze_result_t {
+/// Waits until nothing is left that the first device could run; NOT_READY: it waits for a function of the host.
+unsafe extern "C" fn settle_all(_: u64) -> ze_result_t {
     // SAFETY: takes a number, and devices live as long as the process.
     let device = unsafe {
         let first = super::runtime::zerTranslateIdentifierToDeviceHandle(0);
         handle::get(first, "")
     };
-    if let Some(vm) = device.ok().and_then(|device| device.gpu().vm()) {
-        record::settle::settle(&vm);
+    let vm = device.ok().and_then(|device| device.gpu().vm());
+    match vm.map(|vm| settle::settle(&vm)) {
+        Some(Settled::Calls) => ze_result_t::ZE_RESULT_NOT_READY,
+        _ => ze_result_t::ZE_RESULT_SUCCESS,
     }
-    ze_result_t::ZE_RESULT_SUCCESS
 }
 
 /// Looks up a function of the core or of an extension.

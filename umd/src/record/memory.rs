@@ -5,11 +5,12 @@
 //! touches costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tally_uapi::PAGE_SIZE;
 
 use super::touches::Touches;
-use crate::recording::{Bytes, Record, hash};
+use crate::recording::{Bytes, Record, Written, hash};
 use crate::space;
 
 const PAGE: usize = PAGE_SIZE as usize;
@@ -38,6 +39,8 @@ pub struct Memory {
     pieces: BTreeMap<u64, Piece>,
     /// Ranges whose content differs from run to run: times.
     clocks: BTreeMap<u64, u64>,
+    /// Words of the application's that commands wait for, and whether they add to them.
+    words: BTreeMap<u64, bool>,
 }
 
 /// A page that has changed.
@@ -74,6 +77,7 @@ impl Memory {
         let piece = self.pieces.remove(&base)?;
         let end = base + piece.size;
         self.clocks.retain(|&at, _| at < base || at >= end);
+        self.words.retain(|&at, _| at < base || at >= end);
         Some((piece.owner, piece.size))
     }
 
@@ -110,8 +114,50 @@ impl Memory {
         *before = size.max(*before);
     }
 
+    /// Notes a word that commands wait for; whether they add to it.
+    pub fn is_word(&mut self, address: u64, adds: bool) {
+        if self.base_of(address).is_none() || !address.is_multiple_of(8) {
+            return;
+        }
+        *self.words.entry(address).or_default() |= adds;
+    }
+
+    /// Words that the device or the host has changed, those first that only the host is known to change.
+    pub fn changed_words(&mut self) -> Vec<Record> {
+        let mut changed = Vec::new();
+        for (&base, piece) in &mut self.pieces {
+            for (page, at, was) in piece.words(base, &self.words) {
+                let address = base + page as u64 * PAGE_SIZE + at as u64;
+                let place = space::pointer(address).cast::<AtomicU64>();
+                // SAFETY: as in `compare`; words are aligned.
+                let value = unsafe { (*place).load(Ordering::Acquire) };
+                if value == u64::from_le_bytes(was) {
+                    continue;
+                }
+                let copy = piece.copy[page].get_or_insert_with(|| Box::new([0; PAGE]));
+                copy[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                piece.written.insert(page);
+                piece.fresh.insert(page);
+                let adds = self.words.get(&address);
+                changed.push((adds, Record::Word { address, value, how: Written::Left }));
+            }
+        }
+        changed.sort_by_key(|it| it.0);
+        changed.into_iter().map(|it| it.1).collect()
+    }
+
     /// What the host has changed, but for memory that commands `touch`, since the device may have changed that.
-    pub fn by_host(&mut self, touches: &Touches, mut add: impl FnMut(Record)) {
+    pub fn by_host(&mut self, touches: &Touches, add: impl FnMut(Record)) {
+        self.changed_by_host(touches, false, add);
+    }
+
+    /// What a host function has changed: byte by byte, since a replay may call it while other commands run.
+    pub fn by_function(&mut self, add: impl FnMut(Record)) {
+        self.changed_by_host(&Touches::default(), true, add);
+    }
+
+    fn changed_by_host(&mut self, touches: &Touches, bytewise: bool, mut add: impl FnMut(Record)) {
+        let mut words = Vec::new();
         let is_none = touches.is_none();
         let untouched = |&(&base, ref piece): &(&u64, &mut Piece)| {
             is_none || !piece.is_variables && !touches.contains(base)
@@ -119,29 +165,47 @@ impl Memory {
         for (&base, piece) in self.pieces.iter_mut().filter(untouched) {
             let mut whole = Whole::default();
             let written = std::mem::take(&mut piece.written);
-            piece.compare(base, |page, change| match written.contains(&page) {
-                false => whole.extend(change, &mut add),
-                true => {
-                    whole.end(&mut add);
-                    add(change.masked());
+            piece.compare(base, |page, mut change| {
+                let has_words = change.take_words(&self.words, &mut words);
+                if !bytewise && !has_words && !written.contains(&page) {
+                    whole.extend(change, &mut add);
+                    return;
+                }
+                whole.end(&mut add);
+                let masked = change.masked();
+                if masked.bytes() != 0 {
+                    add(masked.by_host());
                 }
             });
             whole.end(&mut add);
             piece.written = written;
         }
+        // What waits for one of them finds all else.
+        words.into_iter().for_each(add);
     }
 
     /// Takes what the device has changed into the copy. Other memory than commands `touch` was not its.
-    pub fn by_device(&mut self, touches: &Touches) {
+    /// `either` gets what the host may have changed just as well.
+    pub fn by_device(&mut self, touches: &Touches, mut either: Option<&mut Vec<Masked>>) {
         let touched =
             |&(&base, ref piece): &(&u64, &mut Piece)| piece.is_variables || touches.contains(base);
         for (&base, piece) in self.pieces.iter_mut().filter(touched) {
             let mut changed = BTreeSet::new();
-            piece.compare(base, |page, _| {
+            // If the host may have changed them, `changed_words` has told all that is known.
+            let words = if either.is_some() { piece.words(base, &self.words) } else { Vec::new() };
+            piece.compare(base, |page, mut change| {
                 changed.insert(page);
+                if let Some(either) = &mut either {
+                    change.take_words(&self.words, &mut Vec::new());
+                    either.extend(Some(change.masked()).filter(|it| it.bytes() != 0));
+                }
             });
             piece.written.extend(&changed);
             piece.fresh.extend(changed);
+            for (page, at, word) in words {
+                let copy = piece.copy[page].get_or_insert_with(|| Box::new([0; PAGE]));
+                copy[at..at + 8].copy_from_slice(&word);
+            }
         }
         self.take_ranges(touches);
     }
@@ -180,6 +244,21 @@ impl Memory {
 }
 
 impl Piece {
+    /// The words in it, as the copy has them: page, offset, bytes.
+    fn words(&self, base: u64, words: &BTreeMap<u64, bool>) -> Vec<(usize, usize, [u8; 8])> {
+        let within = words.range(base..base + self.size);
+        let place = |(&address, _)| {
+            let (page, at) = ((address - base) / PAGE_SIZE, (address - base) % PAGE_SIZE);
+            let (page, at) = (page as usize, at as usize);
+            let word = match &self.copy[page] {
+                Some(copy) => std::array::from_fn(|i| copy[at + i]),
+                None => [0; 8],
+            };
+            (page, at, word)
+        };
+        within.map(place).collect()
+    }
+
     /// Takes a range, given by offsets, into the copy.
     fn take(&mut self, base: u64, mut at: u64, end: u64) {
         while at < end {
@@ -237,18 +316,74 @@ fn touched(base: u64, pages: usize) -> Vec<u8> {
     if known { touched } else { Vec::new() }
 }
 
+/// Bytes of a page that have changed.
+#[derive(Default)]
+pub struct Masked {
+    address: u64,
+    mask: Vec<u8>,
+    old: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Masked {
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The record of bytes that the host has changed.
+    fn by_host(self) -> Record {
+        let (mask, data) = (Bytes(self.mask), Bytes(self.data));
+        Record::Memory { address: self.address, mask, data }
+    }
+
+    /// That of bytes that the host or the device has changed; `settled`: the device had nothing left that it could
+    /// run.
+    pub fn by_either(self, settled: bool) -> Record {
+        let Self { address, mask, old, data } = self;
+        Record::Either { settled, address, mask: Bytes(mask), old: Bytes(old), data: Bytes(data) }
+    }
+}
+
 impl Change<'_> {
-    /// Only the bytes that have changed: the device may write the others while a replay writes these.
-    fn masked(&self) -> Record {
-        let mut mask = vec![0; self.bytes.div_ceil(8)];
-        let mut data = Vec::new();
-        for (i, &byte) in self.new[..self.bytes].iter().enumerate() {
-            if self.old.map_or(0, |old| old[i]) != byte {
-                mask[i / 8] |= 1 << (i % 8);
-                data.push(byte);
+    /// Takes the words of the application's out of the change; whether there are any on the page.
+    fn take_words(&mut self, words: &BTreeMap<u64, bool>, changed: &mut Vec<Record>) -> bool {
+        let end = self.address + self.bytes as u64;
+        let mut has_some = false;
+        for (&address, &adds) in words.range(self.address..end) {
+            has_some = true;
+            let place = (address - self.address) as usize;
+            let Some(new) = self.new.get(place..place + 8) else { continue };
+            let was = self.old.map_or([0; 8], |old| std::array::from_fn(|i| old[place + i]));
+            let value = new.try_into().map_or(0, u64::from_le_bytes);
+            let before = u64::from_le_bytes(was);
+            if value != before {
+                changed.push(match adds {
+                    true => {
+                        let value = value.wrapping_sub(before);
+                        Record::Word { address, value, how: Written::Added }
+                    }
+                    false => Record::Word { address, value, how: Written::Stored },
+                });
+                self.new[place..place + 8].copy_from_slice(&was);
             }
         }
-        Record::Memory { address: self.address, mask: Bytes(mask), data: Bytes(data) }
+        has_some
+    }
+
+    /// Only the bytes that have changed: the device may write the others while a replay writes these.
+    fn masked(&self) -> Masked {
+        let mut masked = Masked { address: self.address, ..Masked::default() };
+        masked.mask = vec![0; self.bytes.div_ceil(8)];
+        for (i, &byte) in self.new[..self.bytes].iter().enumerate() {
+            let old = self.old.map_or(0, |old| old[i]);
+            if old != byte {
+                masked.mask[i / 8] |= 1 << (i % 8);
+                masked.old.push(old);
+                masked.data.push(byte);
+            }
+        }
+        masked
     }
 }
 

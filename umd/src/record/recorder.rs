@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The recorder: what happens around each call, and what it keeps in mind between calls.
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use tally_device::gate;
 use tally_ze::call::Words;
 use tally_ze::*;
 
 use super::arguments::{Encoded, object};
 use super::file::{open, program};
 use super::functions;
-use super::memory::{self, Memory};
+use super::memory::{self, Masked, Memory};
 use super::settle::{Settled, settle};
 use super::touches::{Kernels, Touches};
+use super::turn;
 use crate::api::{graph, list, queue, runtime};
+use crate::checks::{self, Checks};
 use crate::error::Error;
 use crate::handle::RawHandle;
 use crate::recording::calls::{Class, ROWS, Row};
@@ -28,6 +30,14 @@ use crate::{process, settings, space};
 
 /// The most bytes of the program's memory in one record.
 const PART: usize = 1 << 20;
+/// The most bytes of which it is left open whether the host or the device has changed them, if the device has nothing
+/// left to run, and if a command runs.
+const EITHER: usize = 1 << 20;
+const LATE: usize = 4096;
+/// How often the end of the process asks for the recorder, with a millisecond in between.
+const TRIES: u32 = 500;
+/// The lane on which the device is in this process.
+const EMBEDDED: &str = "embedded";
 
 /// A list or a queue.
 #[derive(Clone, Default)]
@@ -54,6 +64,10 @@ pub(super) struct Busy {
 
 impl Busy {
     fn is_complete(&self) -> bool {
+        // That question would order commands for the check of races.
+        if checks::get().and_then(Checks::order).is_some() {
+            return false;
+        }
         let raw = space::pointer(self.raw).cast();
         // SAFETY: the functions check the handle.
         let result = unsafe {
@@ -81,7 +95,7 @@ pub struct Recorder {
     pub(super) made: u32,
     pub(super) memory: Memory,
     pub(super) vm: Weak<Vm>,
-    settled: Settled,
+    pub(super) settled: Settled,
     /// What queues did then.
     standing: Option<Standing>,
     reservation: (u64, u64),
@@ -96,8 +110,16 @@ pub struct Recorder {
     pub(super) kernels: Kernels,
     /// Lists and queues with work that is not complete, by their numbers.
     pub(super) busy: HashMap<u32, Busy>,
-    /// The number of host functions that run.
+    /// The number of host functions that run, of those that have ended, and of calls that wait for some.
     running: u32,
+    pub(super) ended: u64,
+    pub(super) turns: u32,
+    /// How often the device was let go on.
+    pub(super) sections: u64,
+    /// Whether a thread was in no call since the device was let go on.
+    pub(super) host_ran: bool,
+    /// Whether the device has a gate.
+    has_gate: bool,
     /// The number of host functions that were appended.
     pub(super) functions: u32,
     counters: HashSet<u64>,
@@ -110,7 +132,9 @@ pub struct Recorder {
 
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 
-fn lock() -> MutexGuard<'static, Option<Recorder>> {
+pub(super) type Guard = MutexGuard<'static, Option<Recorder>>;
+
+pub(super) fn lock() -> Guard {
     RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,39 +147,20 @@ fn around_function(call: Option<(u32, u32)>) {
         match call {
             None => {
                 recorder.settle();
+                // The program has written it, not the function.
+                recorder.host_writes(&Touches::default());
                 recorder.running += 1;
-                IN_FUNCTION.set(true);
+                turn::function(true);
             }
             Some((function, before)) => {
                 recorder.function_writes(function, before);
                 recorder.flush();
                 recorder.running = recorder.running.saturating_sub(1);
-                IN_FUNCTION.set(false);
-                ENDED.notify_all();
+                recorder.ended += 1;
+                turn::function(false);
             }
         }
     }
-}
-
-/// Notified when a host function has ended.
-static ENDED: Condvar = Condvar::new();
-/// How long a call waits for host functions, so that it can be told what they have written. One may itself wait for
-/// what this thread does later.
-const FUNCTION: Duration = Duration::from_millis(100);
-
-thread_local! {
-    static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The recorder, when no host function runs, or one takes long.
-fn lock_between_functions() -> MutexGuard<'static, Option<Recorder>> {
-    let guard = lock();
-    let runs = |it: &mut Option<Recorder>| it.as_ref().is_some_and(|it| it.running != 0);
-    if IN_FUNCTION.get() {
-        return guard;
-    }
-    let ended = ENDED.wait_timeout_while(guard, FUNCTION, runs);
-    ended.unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// Makes a call and records it.
@@ -168,7 +173,8 @@ pub unsafe fn called(
     real: &dyn Fn(&Words) -> ze_result_t,
 ) -> ze_result_t {
     let row = &ROWS[call];
-    let mut guard = lock_between_functions();
+    let _inside = turn::Inside::begins();
+    let mut guard = turn::lock_for_call();
     if guard.is_none() {
         *guard = Recorder::begin();
     }
@@ -193,25 +199,34 @@ pub unsafe fn called(
         return why.code();
     }
     let result = if row.class == Class::Waits {
-        recorder.before_wait();
-        recorder.flush();
+        if recorder.settled != Settled::Idle {
+            recorder.before();
+            guard = turn::take(guard);
+        }
+        flush(&mut guard);
         drop(guard);
         let result = real(words);
-        guard = lock_between_functions();
+        guard = turn::lock_for_call();
         if let Some(recorder) =
             guard.as_mut().filter(|_| result != ze_result_t::ZE_RESULT_NOT_READY)
         {
-            recorder.before_end();
+            recorder.after_wait();
             recorder.keep(call, result, encoded.values);
             if recorder.settled != Settled::Idle {
-                recorder.settle();
+                guard = turn::take(guard);
             }
-            recorder.flush();
+            flush(&mut guard);
         }
         return result;
     } else {
         // SAFETY: as the caller promises.
-        unsafe { recorder.made(call, row, words, real, encoded) }
+        let (result, goes_on) = unsafe { recorder.made(call, row, words, real, encoded) };
+        if goes_on {
+            flush(&mut guard);
+            guard = turn::take(guard);
+            flush(&mut guard);
+        }
+        result
     };
     // The rest of a call that waits for its command.
     let follow = guard.as_mut().and_then(|it| it.follow(row, words, result));
@@ -220,6 +235,12 @@ pub unsafe fn called(
         // SAFETY: the handle is one that the caller has passed for this call.
         Some((handle, wait)) => unsafe { wait(handle) },
         None => result,
+    }
+}
+
+fn flush(guard: &mut Guard) {
+    if let Some(recorder) = guard.as_mut() {
+        recorder.flush();
     }
 }
 
@@ -312,6 +333,11 @@ impl Recorder {
             kernels: Kernels::default(),
             busy: HashMap::new(),
             running: 0,
+            ended: 0,
+            turns: 0,
+            sections: 0,
+            host_ran: false,
+            has_gate: device.gpu().backend().lane() == EMBEDDED,
             functions: 0,
             counters: HashSet::new(),
             has_words: false,
@@ -330,7 +356,7 @@ impl Recorder {
     }
 
     /// Writes what was added, so that it is there if the program is killed.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         if let Some(Err(error)) = self.file.as_mut().map(Writer::flush) {
             self.failed(&error);
         }
@@ -361,7 +387,17 @@ impl Recorder {
         self.add(&Record::Call(call));
     }
 
-    /// Makes a call that does not wait, and records it.
+    /// Whether a function of the host runs.
+    pub(super) fn is_in_function(&self) -> bool {
+        self.running != 0
+    }
+
+    /// Whether a function of the host runs, or a call waits for one.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.running != 0 || self.turns != 0
+    }
+
+    /// Makes a call that does not wait, and records it; whether the device may go on behind it.
     ///
     /// # Safety
     /// The words are arguments as the specification wants them.
@@ -372,24 +408,33 @@ impl Recorder {
         words: &Words,
         real: &dyn Fn(&Words) -> ze_result_t,
         mut encoded: Encoded,
-    ) -> ze_result_t {
+    ) -> (ze_result_t, bool) {
         let raw = |i: usize| words.as_slice().get(i).copied().unwrap_or_default();
         let subject = self.objects.get(&raw(0)).copied().unwrap_or_default();
         let submits = match row.class {
             Class::Submits => true,
             Class::Appends => self.appends(row, subject, raw(0), &encoded),
+            // It may wait for the device.
+            _ if self.settled != Settled::Idle && may_wait(row) => {
+                self.before();
+                gate::open();
+                true
+            }
             _ => false,
         };
         for &(address, bytes) in &encoded.clocks {
             self.memory.is_clock(address, bytes);
         }
         self.has_words |= !encoded.counters.is_empty();
+        for &word in &encoded.counters {
+            self.memory.is_word(word, encoded.raised.contains(&word));
+        }
         let counters = encoded.counters.iter().filter(|&&it| it != 0 && !self.is_reserved(it));
         let counters: Vec<u64> = counters.copied().collect();
         self.counters.extend(&counters);
         // A replay finds from these where the words are.
         let counters = counters.into_iter().map(|it| Value::Memory(it, size_of::<u64>() as u64));
-        if submits {
+        if submits && !may_wait(row) {
             let work = self.work(row, &encoded);
             self.reads.extend(work.reads);
             self.before();
@@ -421,12 +466,7 @@ impl Recorder {
         }
         encoded.values.extend(counters);
         self.keep(call, result, encoded.values);
-        if submits && result != ze_result_t::ZE_RESULT_NOT_READY {
-            self.flush();
-            self.settle();
-            self.flush();
-        }
-        result
+        (result, submits && result != ze_result_t::ZE_RESULT_NOT_READY)
     }
 
     /// Notes memory of a command that is added to a list; whether the device gets it now.
@@ -481,10 +521,15 @@ impl Recorder {
     }
 
     /// Records what the host has written.
-    fn before(&mut self) {
+    pub(super) fn before(&mut self) {
+        self.host_ran |= turn::host_runs();
         if self.settled == Settled::Runs {
-            self.not_kept("what the host wrote into memory of commands that ran for more than 10 s, while they ran".into());
             self.before_end();
+            self.late_writes();
+            return;
+        }
+        if self.has_gate {
+            self.host_writes(&Touches::default());
             return;
         }
         let standing = self.vm.upgrade().map(|vm| activity::standing(&vm));
@@ -498,24 +543,29 @@ impl Recorder {
     /// Records what a host function has written.
     fn function_writes(&mut self, function: u32, before: u32) {
         let mut records = Vec::new();
-        self.memory.by_host(&Touches::default(), |record| records.push(record));
+        self.memory.by_function(|record| records.push(record));
         for range in self.reads.clone() {
             let Some(bytes) = memory::read(range.0, range.1) else { continue };
             if self.host.insert(range, hash(&bytes)) != Some(hash(&bytes)) {
                 records.push(Record::Host { address: range.0, data: Bytes(bytes) });
             }
         }
-        // That it was called is told all the same.
-        let (address, mask, data) = (0, Bytes::default(), Bytes::default());
-        records.push(Record::Memory { address, mask, data });
+        let mut words = Vec::new();
         for record in records {
             let (address, mask, data) = match record {
                 Record::Memory { address, mask, data } => (address, mask, data),
                 Record::Host { address, data } => (address, Bytes::default(), data),
-                _ => continue,
+                word => {
+                    words.push(word);
+                    continue;
+                }
             };
             self.add(&Record::Function { function, before, address, mask, data });
         }
+        // That it was called is told all the same.
+        let (address, mask, data) = (0, Bytes::default(), Bytes::default());
+        self.add(&Record::Function { function, before, address, mask, data });
+        words.iter().for_each(|word| self.add(word));
     }
 
     /// Records what the host has written outside of memory that commands touch.
@@ -547,22 +597,26 @@ impl Recorder {
         }
     }
 
-    fn before_wait(&mut self) {
-        if self.settled != Settled::Idle {
-            self.before();
-        }
-    }
-
     /// Records what another thread has written while this one was in a call: work may have waited for it.
     fn before_end(&mut self) {
         let touches = self.touches();
         self.memory.take_ranges(&touches);
-        if self.settled == Settled::Idle && self.has_words {
-            // The host may wait for a word that it writes itself.
-            self.host_writes(&Touches::default());
-        }
         if self.settled != Settled::Idle && !touches.all {
             self.host_writes(&touches);
+        }
+    }
+
+    /// Records what another thread has written while this one waited: it may have waited for a word.
+    fn after_wait(&mut self) {
+        let is_quiet = self.has_gate && self.settled != Settled::Runs;
+        if !is_quiet {
+            self.before_end();
+        }
+        if self.settled == Settled::Runs {
+            self.late_writes();
+        }
+        if self.has_words && (is_quiet || self.settled == Settled::Idle) {
+            self.host_writes(&Touches::default());
         }
     }
 
@@ -573,14 +627,51 @@ impl Recorder {
         all
     }
 
+    /// Takes note of what the device has written, or the host if another thread runs.
+    fn device_writes(&mut self, most: usize, settled: bool) {
+        let mut either = Vec::new();
+        let host_runs = self.host_ran || !settled;
+        self.memory.by_device(&self.touches(), host_runs.then_some(&mut either));
+        if either.iter().map(Masked::bytes).sum::<usize>() <= most {
+            either.into_iter().for_each(|it| self.add(&it.by_either(settled)));
+        } else {
+            self.not_kept("what threads wrote while others' commands ran, where that was more than 1 MiB at a time: it counts as the commands'".into());
+        }
+    }
+
+    /// Records what has changed of a command's memory that runs for long.
+    fn late_writes(&mut self) {
+        self.not_kept("who wrote into memory of commands that ran for more than a second, while they ran: few bytes count as the host's".into());
+        self.device_writes(LATE, false);
+    }
+
     /// Waits for the device, and records what it has written.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let Some(vm) = self.vm.upgrade() else { return };
         self.settled = Settled::Waits;
-        let settled = settle(&vm);
+        self.sections += 1;
+        self.host_ran |= turn::host_runs();
+        let mut standing;
+        let settled = loop {
+            gate::open();
+            let settled = settle(&vm);
+            standing = activity::standing(&vm);
+            if !self.has_gate || matches!(settled, Settled::Idle | Settled::Runs) {
+                break settled;
+            }
+            gate::close();
+            // What was about to go on has gone on, or waits at the gate.
+            if activity::standing(&vm) == standing && !standing.runs {
+                break settled;
+            }
+        };
+        if self.host_ran {
+            // A replay has to know before it waits for the same.
+            self.memory.changed_words().iter().for_each(|word| self.add(word));
+        }
         self.before_end();
         self.settled = settled;
-        self.standing = Some(activity::standing(&vm));
+        let same = self.standing.replace(standing) == self.standing;
         if vm.is_lost() {
             return;
         }
@@ -588,9 +679,13 @@ impl Recorder {
         let busy =
             self.busy.iter().filter(|(_, busy)| settled != Settled::Idle && !busy.is_complete());
         let busy: HashSet<u32> = busy.map(|(&number, _)| number).collect();
-        self.memory.by_device(&self.touches());
-        if self.settled == Settled::Waits {
+        // A kernel may have waited for what another thread has written, so a replay gets that before it waits.
+        self.device_writes(EITHER, true);
+        if matches!(settled, Settled::Waits | Settled::Calls) && !same {
             self.add(&Record::Waits);
+        }
+        if settled == Settled::Idle {
+            self.add(&Record::Idle);
         }
         if self.settled != Settled::Idle {
             self.busy.retain(|number, _| busy.contains(number));
@@ -598,7 +693,6 @@ impl Recorder {
         }
         self.busy.clear();
         self.reads.clear();
-        self.add(&Record::Idle);
         let mut records = Vec::new();
         self.memory.expected(|record| records.push(record));
         for (address, size) in std::mem::take(&mut self.written) {
@@ -654,10 +748,20 @@ unsafe fn asynchronous(
     (Some(changed), Some(desc))
 }
 
+/// Whether a call that hands over nothing may wait for the device.
+fn may_wait(row: &Row) -> bool {
+    row.class == Class::Ends || row.name.contains("Free") || row.name == "zeCommandListReset"
+}
+
 /// Ends the recording.
 fn finish() {
+    gate::open();
     // A thread that still runs may hold the lock; then what it does is not part of the recording.
-    let Ok(mut recorder) = RECORDER.try_lock() else { return };
+    let Some(mut recorder) = (0..TRIES).find_map(|_| {
+        RECORDER.try_lock().inspect_err(|_| thread::sleep(Duration::from_millis(1))).ok()
+    }) else {
+        return;
+    };
     if let Some(recorder) = recorder.as_mut() {
         recorder.add(&Record::End);
         recorder.flush();

@@ -15,12 +15,14 @@ pub enum Settled {
     Idle,
     /// What is left waits for something that is yet to come.
     Waits,
+    /// The same, and it waits for a function of the host that is asked for or runs.
+    Calls,
     /// Something still runs.
     Runs,
 }
 
 /// The time after which what runs may go on running: it may wait for something that the host does without a call.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 /// Looks in a row that find nothing running. A queue that is about to be woken looks as if it waited.
@@ -31,18 +33,22 @@ pub fn settle(vm: &Arc<Vm>) -> Settled {
     let shared = Shared::of(vm);
     let begun = Instant::now();
     let mut quiet = 0;
+    let mut before = None;
     loop {
-        match shared.wait_idle(LOOK.as_nanos() as u64, |_| true) {
+        match shared.is_idle(LOOK.as_nanos() as u64) {
             Ok(false) => {}
             // A lost device runs nothing.
             Ok(true) | Err(_) => return Settled::Idle,
         }
-        quiet = if activity::standing(vm).runs { 0 } else { quiet + 1 };
+        let standing = activity::standing(vm);
+        let same = !standing.runs && before.as_ref().is_none_or(|before| *before == standing);
+        quiet = if same { quiet + 1 } else { 0 };
         if quiet == LOOKS {
-            return Settled::Waits;
+            return if shared.waits_for_function() { Settled::Calls } else { Settled::Waits };
         }
         if begun.elapsed() > PATIENCE {
             return Settled::Runs;
         }
+        before = Some(standing);
     }
 }

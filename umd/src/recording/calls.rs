@@ -136,7 +136,7 @@ rows! {
     zeContextCreate: Plain [Driver, Desc(size_of::<ze_context_desc_t>()), New];
     zeContextCreateEx: Plain [Driver, Desc(size_of::<ze_context_desc_t>()), Word, Devices(2), New];
     zeContextDestroy: Ends [Subject];
-    zeContextSystemBarrier: Plain [Subject, Device];
+    zeContextSystemBarrier: Waits [Subject, Device];
     zeDeviceGetStatus: Plain [Device];
     // memory
     zeMemAllocShared: Plain [Subject, Desc(size_of::<ze_device_mem_alloc_desc_t>()), Desc(size_of::<ze_host_mem_alloc_desc_t>()), Word, Word, Device, Address];

@@ -141,6 +141,14 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Whether a function is asked for, or runs.
+    pub fn is_asked(&self) -> bool {
+        let calls = self.calls.lock();
+        calls.iter().filter_map(Weak::upgrade).any(|it| it.cell.load() == REQUESTED)
+    }
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         self.end.store(1);

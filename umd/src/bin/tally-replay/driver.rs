@@ -152,21 +152,24 @@ impl Driver {
 
     /// The next allocation lies at this address, or fails.
     pub fn place_next(&mut self, address: u64) -> Result<()> {
-        self.own("tallyPlaceNext", address)
+        succeeded("tallyPlaceNext", self.own("tallyPlaceNext", address)?)
     }
 
-    /// Waits until nothing is left that the device could run.
-    pub fn settle(&mut self) -> Result<()> {
-        self.own("tallySettle", 0)
+    /// Waits until nothing is left that the device could run; whether it waits for a function of the host.
+    pub fn settle(&mut self) -> Result<bool> {
+        match self.own("tallySettle", 0)? {
+            ze_result_t::ZE_RESULT_NOT_READY => Ok(true),
+            result => succeeded("tallySettle", result).map(|()| false),
+        }
     }
 
     /// Calls a function that is none of Level Zero's.
-    fn own(&mut self, name: &str, argument: u64) -> Result<()> {
+    fn own(&mut self, name: &str, argument: u64) -> Result<ze_result_t> {
         type Own = unsafe extern "C" fn(u64) -> ze_result_t;
         let function = self.function(name)?;
         let mut words = Words::default();
         words.push(argument);
         // SAFETY: these functions take a number.
-        succeeded(name, unsafe { <Own as Function>::call(function, &words) })
+        Ok(unsafe { <Own as Function>::call(function, &words) })
     }
 }

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write, stdout};
 use std::path::Path;
 
 use tally_ze::ze_result_t;
-use ze_tally::recording::{Call, Record, Value};
+use ze_tally::recording::{Call, Record, Value, Written};
 
 use crate::Result;
 use crate::scan::{Scan, open};
@@ -39,6 +39,18 @@ fn print_all(file: &Path, scan: &Scan) -> Result<()> {
             Record::Call(call) => writeln!(out, "{}", line(&call, &begin.names))?,
             Record::Memory { address, data, .. } => {
                 writeln!(out, "       the host writes {} at {address:#x}", written(&data.0))?;
+            }
+            Record::Word { address, value, how } => {
+                let how = match how {
+                    Written::Stored => "the host stores",
+                    Written::Added => "the host adds",
+                    Written::Left => "the host or the device leaves",
+                };
+                writeln!(out, "       {how} {value:#x} at {address:#x}")?;
+            }
+            Record::Either { address, data, .. } => {
+                let count = written(&data.0);
+                writeln!(out, "       the host or the device writes {count} at {address:#x}")?;
             }
             Record::Host { address, data } => {
                 writeln!(out, "       the program has {} at {address:#x}", bytes(data.0.len()))?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ze_tally::recording::hash;
 
@@ -110,6 +111,44 @@ impl Memory {
             unsafe { to.add(i).write_volatile(byte) };
         }
         Ok(())
+    }
+
+    /// Writes a word that commands may wait for, or adds to it.
+    pub fn write_word(&self, address: u64, value: u64, adds: bool) -> Result<()> {
+        let to = self.place(address, 8)?.cast::<AtomicU64>();
+        if !to.is_aligned() {
+            return Err(format!("the word at {address:#x} is not aligned").into());
+        }
+        // SAFETY: the place is mapped and aligned, and the device accesses the word atomically.
+        let word = unsafe { &*to };
+        match adds {
+            true => _ = word.fetch_add(value, Ordering::AcqRel),
+            false => word.store(value, Ordering::Release),
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes of a mask that are what they were; the number of those that are neither that nor what they
+    /// were to become.
+    pub fn write_if(&self, address: u64, mask: &[u8], old: &[u8], data: &[u8]) -> Result<u64> {
+        let places = (0..mask.len() * 8).filter(|&i| mask[i / 8] & (1 << (i % 8)) != 0);
+        let used = places.clone().next_back().map_or(0, |last| last + 1);
+        let to = self.place(address, used as u64)?;
+        let mut differ = 0;
+        let mut bytes = old.iter().zip(data);
+        for i in places {
+            let (&old, &new) = bytes.next().ok_or("a change has fewer bytes than it says")?;
+            // SAFETY: the place is mapped and has as many bytes. The device may access it, as it may while a
+            // program does.
+            unsafe {
+                match to.add(i).read_volatile() {
+                    it if it == new => {}
+                    it if it == old => to.add(i).write_volatile(new),
+                    _ => differ += 1,
+                }
+            }
+        }
+        Ok(differ)
     }
 
     /// The hash of memory.

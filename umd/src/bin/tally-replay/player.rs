@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tally_cli::replay::Arguments;
 use tally_ze::ze_result_t;
 use ze_tally::recording::calls::{Arg, Class, ROWS, Row};
-use ze_tally::recording::{Call, Record, Value};
+use ze_tally::recording::{Call, Record, Value, Written};
 
 use crate::Result;
 use crate::arguments::{Context, Decoded};
@@ -157,18 +158,32 @@ impl<'a> Player<'a> {
                     let written = self.memory().write(address, &[], &data.0);
                     written.map_err(|error| format!("behind call {last}, {error}"))?;
                 }
-                Record::Function { function, before, data, .. }
-                    if self.arguments.verify && data.0.is_empty() =>
-                {
+                Record::Word { address, value, how } => {
+                    if how == Written::Left {
+                        self.settle()?;
+                    }
+                    let adds = how == Written::Added;
+                    let written = self.memory().write_word(address, value, adds);
+                    written.map_err(|error| format!("behind call {last}, {error}"))?;
+                }
+                Record::Either { settled, address, mask, old, data } => {
+                    self.settle()?;
+                    let differ = self.memory().write_if(address, &mask.0, &old.0, &data.0);
+                    let differ = differ.map_err(|error| format!("behind call {last}, {error}"))?;
+                    if settled && self.arguments.verify && differ != 0 {
+                        self.differs(last, differ, address);
+                    }
+                }
+                Record::Function { function, before, data, .. } if data.0.is_empty() => {
                     let limit = Duration::from_secs(self.arguments.timeout.into());
-                    if !functions::wait((function, before), limit) {
+                    if !functions::meet((function, before), limit) {
                         return Err(format!(
                             "behind call {last}, host function {function} is not called"
                         )
                         .into());
                     }
                 }
-                Record::Waits if self.arguments.verify => self.driver.settle()?,
+                Record::Waits if self.arguments.verify => self.settle()?,
                 Record::Idle => {
                     self.idle = true;
                     if self.arguments.verify {
@@ -189,7 +204,7 @@ impl<'a> Player<'a> {
             self.wait_for_all()?;
         } else {
             // The recorded run ended with work that waited, so this one need not end either.
-            self.driver.settle()?;
+            self.settle()?;
             self.outcome.unfinished = self.wait_for(0).is_err();
         }
         Ok(self.outcome)
@@ -203,17 +218,34 @@ impl<'a> Player<'a> {
         self.outcome.compared += 1;
         self.outcome.bytes += size;
         if self.memory().hash(address, size)? != hash {
-            self.outcome.different += 1;
-            if self.outcome.different <= TOLD {
-                eprintln!("tally-replay: behind call {last}, {size} bytes at {address:#x} differ");
-            }
+            self.differs(last, size, address);
+        }
+        Ok(())
+    }
+
+    fn differs(&mut self, last: u64, size: u64, address: u64) {
+        self.outcome.different += 1;
+        if self.outcome.different <= TOLD {
+            eprintln!("tally-replay: behind call {last}, {size} bytes at {address:#x} differ");
+        }
+    }
+
+    /// Waits until nothing is left that the device could run.
+    fn settle(&mut self) -> Result<()> {
+        let limit = Instant::now() + Duration::from_secs(self.arguments.timeout.into());
+        // A function that does not wait for the replay is about to be called, or has ended.
+        while self.driver.settle()? && !functions::waits() && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
 
     /// Waits until all submitted work is complete.
     fn wait_for_all(&mut self) -> Result<()> {
-        self.wait_for(u64::from(self.arguments.timeout) * 1_000_000_000)
+        functions::set_free(true);
+        let waited = self.wait_for(u64::from(self.arguments.timeout) * 1_000_000_000);
+        functions::set_free(false);
+        waited
     }
 
     fn wait_for(&mut self, limit: u64) -> Result<()> {
@@ -327,7 +359,7 @@ impl<'a> Player<'a> {
                 "zeCommandQueueSynchronize" | "zeCommandListHostSynchronize" => {
                     self.driver.call(row.name, &[words[0], limit])?
                 }
-                "zeDeviceSynchronize" => {
+                "zeDeviceSynchronize" | "zeContextSystemBarrier" => {
                     // It has no time limit of its own.
                     self.wait_for_all()?;
                     self.driver.call(row.name, words)?

@@ -76,7 +76,12 @@ impl Scan {
                 }
                 Record::NotKept(what) => scan.not_kept.push(what),
                 Record::End => scan.ended = true,
-                Record::Memory { .. } | Record::Waits | Record::Idle | Record::Expect { .. } => {}
+                Record::Memory { .. }
+                | Record::Word { .. }
+                | Record::Either { .. }
+                | Record::Waits
+                | Record::Idle
+                | Record::Expect { .. } => {}
             }
         }
         scan.cut = reader.is_cut();
