@@ -31,10 +31,12 @@ ENDLESS = 900
 PROGRAMS = 5000
 # A program whose last sign of life is younger, in seconds, is still making progress.
 ALIVE = 5
-RANDOM = "the_driver_agrees_with_the_model"
-# The test prints this as soon as a program differs; it then spends a while on making the program
-# smaller.
-DIFFERS = "before it is made smaller"
+RANDOM = ["ze_random_programs", "--exact", "the_driver_agrees_with_the_model", "--nocapture"]
+RACES = ["random_races", "--exact", "programs", "--ignored", "--nocapture"]
+# The tests print this as soon as a program differs. The first spends a while then on making the program smaller.
+DIFFERS = ("before it is made smaller", "of the seed")
+# Reports of the driver's checks of programs that make no mistake.
+FALSE = ("tally: races", "tally: sync")
 
 
 def loader():
@@ -181,7 +183,12 @@ class Random:
         if self.arguments.delays:
             driver = str(HERE / "bin/libze_tally-delays.so")
             env |= {"TALLY_DELAYS": str(seed), "TALLY_LIBRARY": driver, "ZE_ENABLE_ALT_DRIVERS": driver}
-        command = [HERE / "tests/ze_random_programs", "--exact", RANDOM, "--nocapture"]
+        if self.arguments.checks or self.arguments.races:
+            env["TALLY_CHECK"] = "races,sync"
+        if self.arguments.races:
+            env |= {"TALLY_LANE": "embedded", "TALLY_CHECK_LOG": str(Path(self.folder) / f"{seed}.races")}
+        test, *options = RACES if self.arguments.races else RANDOM
+        command = [HERE / "tests" / test, *options]
         self.running[seed] = Child(f"random-{seed}", command, env, self.folder)
 
     def programs_of(self, seed):
@@ -192,7 +199,8 @@ class Random:
         child.kill()
         self.done += self.programs_of(seed)
         child.log.unlink()
-        (Path(self.folder) / f"{seed}.progress").unlink()
+        for kind in ("progress", "races"):
+            (Path(self.folder) / f"{seed}.{kind}").unlink(missing_ok=True)
 
     def found(self, seed, what):
         child, number = self.running[seed], self.programs_of(seed)
@@ -205,16 +213,23 @@ class Random:
         self.forget(seed)
         return line
 
+    def is_right(self, child):
+        """Whether its output has neither a difference nor a false report."""
+        text = child.text()
+        # A program with races has reports of races, which the test compares with the model's.
+        false = FALSE[1:] if self.arguments.races else FALSE
+        return not any(it in text for it in DIFFERS + false)
+
     def look(self, seed, ending):
         """One process: whether it has ended, hangs, or may be ended because the time is over."""
         child = self.running[seed]
         status = child.process.poll()
         silent = child.look(self.programs_of(seed))
-        if status == 0:
+        if status == 0 and self.is_right(child):
             self.forget(seed)
         elif status is None and silent <= HUNG and not (ending and silent < ALIVE and child.signs):
             return
-        elif DIFFERS in child.text():
+        elif not self.is_right(child):
             self.counts.differences.append(self.found(seed, "difference"))
         elif status is not None:
             what = f"signal-{-status}" if status < 0 else f"status-{status}"
@@ -241,6 +256,7 @@ class Random:
             self.forget(seed)
         how = ", on the adversarial device" if self.arguments.chaos else ""
         how += ", with delays" if self.arguments.delays else ""
+        how += ", with races" if self.arguments.races else ", under checks" if self.arguments.checks else ""
         print(f"{self.done:,} random programs in {time.monotonic() - start:.0f} s, "
               f"{self.arguments.processes} processes on {CORES} cores{how}, "
               f"seeds {self.arguments.seed} to {self.seed - 1}")
@@ -377,6 +393,10 @@ def parse():
                         help="on the adversarial device: TALLY_CHAOS is the seed")
     random.add_argument("--delays", action="store_true",
                         help="the device's threads wait now and then where they race: TALLY_DELAYS is the seed")
+    random.add_argument("--checks", action="store_true",
+                        help="under TALLY_CHECK=races,sync: a report is a difference")
+    random.add_argument("--races", action="store_true",
+                        help="programs with races, which the driver's checks have to tell as the model does")
     random.add_argument("--processes", type=int, default=CORES, metavar="N",
                         help="at the same time (default: as many as cores)")
     random.add_argument("--seed", type=int, default=1, metavar="N", help="the first process's (default: 1)")

@@ -3,13 +3,15 @@
 //! races has a report, and each report is a race of the model.
 //!
 //! TALLY_PROGRAMS and TALLY_SEED set the number of programs and the first one. TALLY_RACES_LOG names a folder for
-//! the checks' log. In every other program the host pauses before each step, so that waits find complete what they
-//! would wait for; a program that was told wrongly is run again alone by its seed and number (TALLY_FIRST).
+//! the checks' log, TALLY_PROGRESS a file with the number of finished programs, as a 64-bit integer. In every other
+//! program the host pauses before each step, so that waits find complete what they would wait for. TALLY_FIRST is the
+//! number of a seed's first program: with TALLY_PROGRAMS=1 that program runs alone.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -127,6 +129,7 @@ fn programs() {
     let mut log = Log { path, read: 0 };
     let (mut racing, mut told) = (0, 0);
     let first = number("TALLY_FIRST", 0);
+    let progress = env::var_os("TALLY_PROGRESS").map(|it| File::create(it).expect("a file"));
     for case in first..first + cases {
         let number = seed.wrapping_mul(1 << 32).wrapping_add(case);
         let program = with_races(number);
@@ -137,6 +140,10 @@ fn programs() {
                 told += found.len();
             }
             Err(reason) => panic!("program {case} of the seed {seed}: {reason}\n{program}"),
+        }
+        if let Some(file) = &progress {
+            file.write_all_at(&(case - first + 1).to_le_bytes(), 0)
+                .expect("the file stays writable");
         }
     }
     println!("{cases} programs, {racing} with races, {told} pairs told");
