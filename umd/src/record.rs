@@ -17,9 +17,11 @@
 //!
 //! **Memory.** A copy of all memory of the application's is kept ([`memory`]). In front of each call that hands
 //! over work, and of each wait, what differs from the copy was written by the host, and is recorded byte by byte.
-//! Behind it the recorder waits until the device has nothing left that it could run: what differs then was written by the device,
-//! and only its hash is recorded. So a program runs its work one submission after the other while it is recorded. A replay writes the
-//! host's bytes only, and does not wait, so work that was unordered in the program is unordered again.
+//! Behind it the recorder waits until the device has nothing left that it could run: what differs then was written by
+//! the device, and only its hash is recorded. While the program is in no call, the device does not go on ([`turn`]).
+//! So a program runs its work one submission after the other while it is recorded. A replay writes the host's bytes
+//! only, and does not wait, so work that was unordered in the program is unordered again. What another thread may have
+//! written meanwhile is recorded as it was and as it became ([`threads`]).
 //!
 //! **Addresses.** Allocations lie in the upper half of the VA reservation ([`crate::space::Space::alloc_apart`]),
 //! where a replay can have them again, so pointers in memory stay right.
@@ -39,9 +41,11 @@ mod arguments;
 mod done;
 mod file;
 mod functions;
+mod hook;
 mod memory;
 mod recorder;
 pub mod settle;
+mod threads;
 mod touches;
 mod turn;
 
@@ -61,7 +65,7 @@ impl Hook for Recording {
             return real(words);
         }
         // SAFETY: the words are those of a call that keeps the specification's rules, as the caller promises.
-        unsafe { recorder::called(call, words, real) }
+        unsafe { hook::called(call, words, real) }
     }
 
     fn real(call: usize) -> *const c_void {

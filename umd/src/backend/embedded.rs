@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+pub use tally_device::gate;
 use tally_device::{
     Config, Device, EngineClass, Error, GroupMemory, Priority, QueueConfig, QueueHandle, QueueId,
     QueueState, Vm, VmId,

@@ -19,7 +19,7 @@ struct Function {
 }
 
 /// Called in front of a function, with nothing, and behind it, with its number and its calls before.
-type Around = fn(Option<(u32, u32)>);
+pub type Around = fn(Option<(u32, u32)>);
 
 /// Puts a function that records in the place of the program's, in the arguments of an append.
 pub fn replace(words: &mut Words, number: u32, around: Around) {

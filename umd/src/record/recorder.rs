@@ -7,20 +7,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use tally_device::gate;
 use tally_ze::call::Words;
 use tally_ze::*;
 
 use super::arguments::{Encoded, object};
 use super::file::{open, program};
-use super::functions;
+use super::functions::{self, Around};
 use super::memory::{self, Masked, Memory};
 use super::settle::{Settled, settle};
+use super::threads;
 use super::touches::{Kernels, Touches};
-use super::turn;
 use crate::api::{graph, list, queue, runtime};
+use crate::backend::embedded::gate;
 use crate::checks::{self, Checks};
-use crate::error::Error;
 use crate::handle::RawHandle;
 use crate::recording::calls::{Class, ROWS, Row};
 use crate::recording::{Begin, Bytes, Call, Record, SETTINGS, Value, Writer, hash};
@@ -86,7 +85,7 @@ impl Busy {
 
 /// See the module's description.
 pub struct Recorder {
-    file: Option<Writer<File>>,
+    pub(super) file: Option<Writer<File>>,
     /// Numbers of objects, by their handles.
     pub(super) objects: HashMap<u64, u32>,
     /// Handles of images and samplers.
@@ -111,7 +110,7 @@ pub struct Recorder {
     /// Lists and queues with work that is not complete, by their numbers.
     pub(super) busy: HashMap<u32, Busy>,
     /// The number of host functions that run, of those that have ended, and of calls that wait for some.
-    running: u32,
+    pub(super) running: u32,
     pub(super) ended: u64,
     pub(super) turns: u32,
     /// How often the device was let go on.
@@ -120,6 +119,8 @@ pub struct Recorder {
     pub(super) host_ran: bool,
     /// Whether the device has a gate.
     has_gate: bool,
+    /// Called around host functions.
+    around: Around,
     /// The number of host functions that were appended.
     pub(super) functions: u32,
     counters: HashSet<u64>,
@@ -138,147 +139,9 @@ pub(super) fn lock() -> Guard {
     RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes, in front of a host function and behind it, what was written; `call`: its number and its calls before.
-fn around_function(call: Option<(u32, u32)>) {
-    if process::is_gone() {
-        return;
-    }
-    if let Some(recorder) = lock().as_mut() {
-        match call {
-            None => {
-                recorder.settle();
-                // The program has written it, not the function.
-                recorder.host_writes(&Touches::default());
-                recorder.running += 1;
-                turn::function(true);
-            }
-            Some((function, before)) => {
-                recorder.function_writes(function, before);
-                recorder.flush();
-                recorder.running = recorder.running.saturating_sub(1);
-                recorder.ended += 1;
-                turn::function(false);
-            }
-        }
-    }
-}
-
-/// Makes a call and records it.
-///
-/// # Safety
-/// The words are arguments as the specification wants them.
-pub unsafe fn called(
-    call: usize,
-    words: &Words,
-    real: &dyn Fn(&Words) -> ze_result_t,
-) -> ze_result_t {
-    let row = &ROWS[call];
-    let _inside = turn::Inside::begins();
-    let mut guard = turn::lock_for_call();
-    if guard.is_none() {
-        *guard = Recorder::begin();
-    }
-    let Some(recorder) = guard.as_mut().filter(|it| it.file.is_some()) else {
-        drop(guard);
-        return real(words);
-    };
-    if row.class == Class::NotKept {
-        recorder.not_kept(format!("what {} brings", row.name));
-        drop(guard);
-        return real(words);
-    }
-    // SAFETY: as the caller promises.
-    let Some(encoded) = (unsafe { recorder.encode(row, words) }) else {
-        recorder.not_kept(format!("{} of an object that is not known", row.name));
-        drop(guard);
-        return real(words);
-    };
-    if recorder.refuses(row, words) {
-        let why = Error::invalid("hCommandList: it is synchronous");
-        crate::error::set_last(row.name, &why);
-        return why.code();
-    }
-    let result = if row.class == Class::Waits {
-        if recorder.settled != Settled::Idle {
-            recorder.before();
-            guard = turn::take(guard);
-        }
-        flush(&mut guard);
-        drop(guard);
-        let result = real(words);
-        guard = turn::lock_for_call();
-        if let Some(recorder) =
-            guard.as_mut().filter(|_| result != ze_result_t::ZE_RESULT_NOT_READY)
-        {
-            recorder.after_wait();
-            recorder.keep(call, result, encoded.values);
-            if recorder.settled != Settled::Idle {
-                guard = turn::take(guard);
-            }
-            flush(&mut guard);
-        }
-        return result;
-    } else {
-        // SAFETY: as the caller promises.
-        let (result, goes_on) = unsafe { recorder.made(call, row, words, real, encoded) };
-        if goes_on {
-            flush(&mut guard);
-            guard = turn::take(guard);
-            flush(&mut guard);
-        }
-        result
-    };
-    // The rest of a call that waits for its command.
-    let follow = guard.as_mut().and_then(|it| it.follow(row, words, result));
-    drop(guard);
-    match follow {
-        // SAFETY: the handle is one that the caller has passed for this call.
-        Some((handle, wait)) => unsafe { wait(handle) },
-        None => result,
-    }
-}
-
-fn flush(guard: &mut Guard) {
-    if let Some(recorder) = guard.as_mut() {
-        recorder.flush();
-    }
-}
-
-/// Waits for all of a list or a queue, through the recorder.
-type Follow = unsafe fn(u64) -> ze_result_t;
-
-unsafe fn wait_for(name: &str, handle: u64, real: &dyn Fn(&Words) -> ze_result_t) -> ze_result_t {
-    let mut words = Words::default();
-    words.push(handle);
-    words.push(u64::MAX);
-    let call = ROWS.iter().position(|row| row.name == name).unwrap_or_default();
-    // SAFETY: a handle of the kind, as the caller promises, and a time.
-    unsafe { called(call, &words, real) }
-}
-
-unsafe fn wait_for_list(handle: u64) -> ze_result_t {
-    let raw = ze_command_list_handle_t::from_ptr(space::pointer(handle).cast());
-    // SAFETY: the caller's handle.
-    unsafe {
-        wait_for("zeCommandListHostSynchronize", handle, &|_| {
-            list::zeCommandListHostSynchronize(raw, u64::MAX)
-        })
-    }
-}
-
-unsafe fn wait_for_queue(handle: u64) -> ze_result_t {
-    let raw = ze_command_queue_handle_t::from_ptr(space::pointer(handle).cast());
-    // SAFETY: the caller's handle.
-    unsafe {
-        wait_for("zeCommandQueueSynchronize", handle, &|_| {
-            queue::zeCommandQueueSynchronize(raw, u64::MAX)
-        })
-    }
-}
-
 impl Recorder {
     /// Whether the driver would refuse a call since the list is synchronous, which its own object is not.
-    fn refuses(&self, row: &Row, words: &Words) -> bool {
+    pub(super) fn refuses(&self, row: &Row, words: &Words) -> bool {
         let raw = words.as_slice().first();
         let target = raw.and_then(|raw| self.targets.get(self.objects.get(raw)?));
         let graphs = row.name.contains("BeginGraph") || row.name.contains("AppendGraph");
@@ -286,7 +149,7 @@ impl Recorder {
     }
 
     /// Opens the file, once there is a device.
-    fn begin() -> Option<Self> {
+    pub(super) fn begin(around: Around) -> Option<Self> {
         // SAFETY: takes a number.
         let device = unsafe { runtime::zerTranslateIdentifierToDeviceHandle(0) };
         // SAFETY: devices live as long as the process.
@@ -338,6 +201,7 @@ impl Recorder {
             sections: 0,
             host_ran: false,
             has_gate: device.gpu().backend().lane() == EMBEDDED,
+            around,
             functions: 0,
             counters: HashSet::new(),
             has_words: false,
@@ -379,7 +243,7 @@ impl Recorder {
         address.wrapping_sub(self.reservation.0) < self.reservation.1
     }
 
-    fn keep(&mut self, call: usize, result: ze_result_t, args: Vec<Value>) {
+    pub(super) fn keep(&mut self, call: usize, result: ze_result_t, args: Vec<Value>) {
         self.calls += 1;
         let threads = self.threads.len() as u32;
         let thread = *self.threads.entry(thread::current().id()).or_insert(threads + 1);
@@ -401,7 +265,7 @@ impl Recorder {
     ///
     /// # Safety
     /// The words are arguments as the specification wants them.
-    unsafe fn made(
+    pub(super) unsafe fn made(
         &mut self,
         call: usize,
         row: &Row,
@@ -451,7 +315,7 @@ impl Recorder {
             (row.name, encoded.values.get(1))
         {
             let mut changed = *words;
-            functions::replace(&mut changed, function as u32, around_function);
+            functions::replace(&mut changed, function as u32, self.around);
             words_of_call = Some(changed);
         }
         let result = real(words_of_call.as_ref().unwrap_or(words));
@@ -522,7 +386,7 @@ impl Recorder {
 
     /// Records what the host has written.
     pub(super) fn before(&mut self) {
-        self.host_ran |= turn::host_runs();
+        self.host_ran |= threads::host_runs();
         if self.settled == Settled::Runs {
             self.before_end();
             self.late_writes();
@@ -541,7 +405,7 @@ impl Recorder {
     }
 
     /// Records what a host function has written.
-    fn function_writes(&mut self, function: u32, before: u32) {
+    pub(super) fn function_writes(&mut self, function: u32, before: u32) {
         let mut records = Vec::new();
         self.memory.by_function(|record| records.push(record));
         for range in self.reads.clone() {
@@ -569,7 +433,7 @@ impl Recorder {
     }
 
     /// Records what the host has written outside of memory that commands touch.
-    fn host_writes(&mut self, touches: &Touches) {
+    pub(super) fn host_writes(&mut self, touches: &Touches) {
         let Some(file) = &mut self.file else { return };
         let mut failed = None;
         self.memory.by_host(touches, |record| {
@@ -607,7 +471,7 @@ impl Recorder {
     }
 
     /// Records what another thread has written while this one waited: it may have waited for a word.
-    fn after_wait(&mut self) {
+    pub(super) fn after_wait(&mut self) {
         let is_quiet = self.has_gate && self.settled != Settled::Runs;
         if !is_quiet {
             self.before_end();
@@ -650,7 +514,7 @@ impl Recorder {
         let Some(vm) = self.vm.upgrade() else { return };
         self.settled = Settled::Waits;
         self.sections += 1;
-        self.host_ran |= turn::host_runs();
+        self.host_ran |= threads::host_runs();
         let mut standing;
         let settled = loop {
             gate::open();
@@ -703,17 +567,6 @@ impl Recorder {
             }
         }
         records.iter().for_each(|record| self.add(record));
-    }
-
-    /// What a call to a synchronous list or queue still has to do.
-    fn follow(&self, row: &Row, words: &Words, result: ze_result_t) -> Option<(u64, Follow)> {
-        let raw = words.as_slice().first().copied()?;
-        let submits = matches!(row.class, Class::Appends | Class::Submits);
-        let target = self.targets.get(self.objects.get(&raw)?).filter(|it| it.synchronous)?;
-        if !submits || result != ze_result_t::ZE_RESULT_SUCCESS {
-            return None;
-        }
-        Some((raw, if target.immediate { wait_for_list } else { wait_for_queue }))
     }
 }
 

@@ -7,14 +7,14 @@
 //! that writes a word and looks at memory until the device has seen it makes no call: a thread gives the device a turn
 //! now and then. A kernel that runs for long is not stopped by the gate.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::recorder::{Guard, lock};
+use super::recorder::{Guard, Recorder, lock};
 use super::settle::Settled;
+use super::threads::{self, is_in_function};
+use super::touches::Touches;
 use crate::process;
 
 /// Notified when a host function has ended.
@@ -26,73 +26,29 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The time without a call after which the device gets a turn, at first and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
-/// Threads that have made calls, and are in none.
-static OUTSIDE: AtomicU32 = AtomicU32::new(0);
-
-thread_local! {
-    static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
-    /// How many calls of this thread are in progress, one in the other.
-    static CALLS: Cell<u32> = const { Cell::new(0) };
-    static CALLER: Caller = Caller::new();
-}
-
-/// A thread that has made calls.
-struct Caller;
-
-impl Caller {
-    fn new() -> Self {
-        OUTSIDE.fetch_add(1, Ordering::SeqCst);
-        Self
+/// Notes, in front of a host function and behind it, what was written; `call`: its number and its calls before.
+pub fn around_function(call: Option<(u32, u32)>) {
+    if process::is_gone() {
+        return;
     }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        OUTSIDE.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// A call of this thread, as long as it is in progress.
-pub struct Inside(bool);
-
-impl Inside {
-    /// A call begins.
-    pub fn begins() -> Self {
-        // A thread that is ending is not counted.
-        let counts = !is_in_function() && CALLER.try_with(|_| {}).is_ok();
-        let calls = CALLS.replace(CALLS.get() + 1);
-        if counts && calls == 0 {
-            OUTSIDE.fetch_sub(1, Ordering::SeqCst);
+    if let Some(recorder) = lock().as_mut() {
+        match call {
+            None => {
+                recorder.settle();
+                // The program has written it, not the function.
+                recorder.host_writes(&Touches::default());
+                recorder.running += 1;
+                threads::set_in_function(true);
+            }
+            Some((function, before)) => {
+                recorder.function_writes(function, before);
+                recorder.flush();
+                recorder.running = recorder.running.saturating_sub(1);
+                recorder.ended += 1;
+                threads::set_in_function(false);
+                ENDED.notify_all();
+            }
         }
-        Self(counts)
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        let calls = CALLS.get() - 1;
-        CALLS.set(calls);
-        if self.0 && calls == 0 {
-            OUTSIDE.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Whether a thread of the program may write memory now: one that has made calls, and is in none.
-pub fn host_runs() -> bool {
-    OUTSIDE.load(Ordering::SeqCst) != 0
-}
-
-/// Whether this thread is in a function that the device has called.
-pub fn is_in_function() -> bool {
-    IN_FUNCTION.get()
-}
-
-/// A function that the device calls begins or ends on this thread.
-pub fn function(runs: bool) {
-    IN_FUNCTION.set(runs);
-    if !runs {
-        ENDED.notify_all();
     }
 }
 
@@ -102,7 +58,7 @@ pub fn lock_for_call() -> Guard {
     if is_in_function() {
         return guard;
     }
-    let waits = |it: &mut Option<_>| it.as_ref().is_some_and(super::recorder::Recorder::is_at_work);
+    let waits = |it: &mut Option<_>| it.as_ref().is_some_and(Recorder::is_at_work);
     let ended = ENDED.wait_timeout_while(guard, FUNCTION, waits);
     ended.unwrap_or_else(PoisonError::into_inner).0
 }

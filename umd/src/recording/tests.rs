@@ -116,7 +116,7 @@ fn sizes_that_a_file_only_claims_cost_nothing() {
     // A record that says it has more bytes than there are.
     let mut file = Vec::new();
     let mut writer = Writer::new(&mut file).expect("memory");
-    writer.records = vec![3, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 1];
+    writer.records = vec![5, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 1];
     writer.flush().expect("memory");
     let (all, _, problem) = read(&file);
     assert!(all.is_empty() && matches!(problem, Some(Problem::Damaged { .. })), "{problem:?}");
