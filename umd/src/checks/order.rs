@@ -133,6 +133,8 @@ impl Appended {
             || self.launch != 0
             || !self.transfers.is_empty()
             || !self.effects.is_empty()
+            // Until it has started, the event may not be reset.
+            || self.waits.iter().any(|it| matches!(it, Awaited::Word { .. }))
     }
 }
 

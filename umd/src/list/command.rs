@@ -270,10 +270,11 @@ fn encode<T: Target>(
     if let Some(signal) = &signal {
         posts.add(event_post(signal.event, |word| reach_word(target, word))?);
     }
-    // A wait whose events are all met already is no command.
+    // A wait whose events are all met already is no command, unless it has to tell that.
     let idle = matches!(command, Command::Wait)
         && wait_packets == 0
         && signal.is_none()
+        && with.is_empty()
         && !target.may_change();
     // In an out-of-order list, arguments of earlier commands become free at a barrier.
     if in_order && !idle || !in_order && ordered && posts.count == 0 {
@@ -281,7 +282,7 @@ fn encode<T: Target>(
     }
     let posts = posts.as_slice();
     let waits_only = matches!(command, Command::Wait | Command::Barrier);
-    if idle || waits_only && posts.is_empty() && !ordered {
+    if idle || waits_only && posts.is_empty() && with.is_empty() && !ordered {
         // The WAIT packets hold up all that follows.
     } else {
         body.write_all(target, (command, with), posts)?;

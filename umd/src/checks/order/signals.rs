@@ -145,7 +145,10 @@ impl State {
         node.has_started = true;
         let mut broken = Vec::new();
         for (rule, other) in std::mem::take(&mut node.claims) {
-            if self.ordered(other, execution) || self.is_signalled_before(rule, other, execution) {
+            if self.ordered(other, execution)
+                || self.is_signalled_before(rule, other, execution)
+                || self.is_never_told(other)
+            {
                 continue;
             }
             match self.node_mut(other) {
@@ -156,6 +159,12 @@ impl State {
             }
         }
         broken
+    }
+
+    /// Whether an execution is one of a list that has copies: the device does not tell when it starts.
+    fn is_never_told(&self, execution: Execution) -> bool {
+        let command = self.node(execution).and_then(|it| self.command(it.command));
+        command.is_some_and(|it| it.is_shared)
     }
 
     /// Whether a third signal comes before both, so that they change nothing.
