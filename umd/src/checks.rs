@@ -214,6 +214,9 @@ fn finish() -> Option<i32> {
     if let Some(checks) = get() {
         checks.drain();
         checks.tell_touches();
+        if let Some(order) = &checks.order {
+            order.tell_what_still_waits();
+        }
         if checks.watched.has_dropped() {
             collector::note(
                 "some words of memory had more accesses at a time than are remembered: races with the others are not found",

@@ -75,6 +75,9 @@ impl Checks {
 
 /// Reports that the current call waits for what nothing is going to signal; the sentences say for what.
 pub fn never_signalled(sentences: Vec<String>) {
+    if let Some(order) = super::get().and_then(Checks::order) {
+        order.tell_what_still_waits();
+    }
     let message = "the host waits, and nothing that is submitted ends that".to_owned();
     // How long it has waited is not of interest.
     let short = |sentence: String| match sentence.split_once(" ms for ") {

@@ -541,7 +541,7 @@ fn join(clock: &mut Arc<Clock>, other: &Arc<Clock>) {
 impl Broken {
     fn rule(self) -> Rule {
         match self {
-            Self::Wait => Rule::ResetInUse,
+            Self::Wait | Self::Reset => Rule::ResetInUse,
             Self::SignalAndReset | Self::Signals(_) => Rule::SignalRace,
         }
     }

@@ -11,6 +11,8 @@ use crate::checks::report::Report;
 pub(super) enum Broken {
     /// A wait, and a reset that comes after it or not.
     Wait,
+    /// A reset that has started, and a wait that comes after it or not.
+    Reset,
     /// A signal, and a reset that comes after it or not.
     SignalAndReset,
     /// Two signals of the event with this word, of which neither comes after another one.
@@ -111,16 +113,28 @@ impl Order {
         }
     }
 
+    /// Reports resets that were to come behind waits that have not ended and may never do so.
+    pub fn tell_what_still_waits(&self) {
+        let found = self.state().still_waiting();
+        found
+            .into_iter()
+            .for_each(|(reset, waiter)| self.tell_broken(Broken::Reset, reset, waiter));
+    }
+
     /// Reports two uses of an event that nothing orders.
     pub(super) fn tell_broken(&self, broken: Broken, other: Execution, execution: Execution) {
-        let (Some(first), Some(second)) = (self.named(other), self.named(execution)) else {
-            return;
+        let (first, second) = match broken {
+            Broken::Reset => (execution, other),
+            _ => (other, execution),
         };
+        let (Some(first), Some(second)) = (self.named(first), self.named(second)) else { return };
         let who = |it: &Named| if it.list == 0 { "the host" } else { "a command" };
         let (one, two) = (who(&first), who(&second));
         let both = if one == two { "two commands" } else { "the host and a command" };
         let message = match broken {
-            Broken::Wait => format!("{two} resets an event while {one} may still wait for it"),
+            Broken::Wait | Broken::Reset => {
+                format!("{two} resets an event while {one} may still wait for it")
+            }
             Broken::SignalAndReset => {
                 format!("{both} signal and reset an event, and nothing orders the two")
             }
@@ -138,8 +152,8 @@ impl Order {
 }
 
 impl State {
-    /// The claims of an execution that starts now and do not hold. Of two signals, the order may be the other one:
-    /// then the one that starts later decides.
+    /// The claims of an execution that starts now and do not hold. The order of submission may be another one: then the
+    /// one that starts later decides.
     pub(super) fn broken(&mut self, execution: Execution) -> Vec<(Broken, Execution)> {
         let Some(node) = self.node_mut(execution) else { return Vec::new() };
         node.has_started = true;
@@ -152,13 +166,25 @@ impl State {
                 continue;
             }
             match self.node_mut(other) {
-                Some(node) if rule != Broken::Wait && !node.has_started => {
+                Some(node) if node.tells && !node.has_started => {
+                    let rule = if rule == Broken::Wait { Broken::Reset } else { rule };
                     node.claims.push((rule, execution));
                 }
                 _ => broken.push((rule, other)),
             }
         }
         broken
+    }
+
+    /// Resets that were to come behind waits, which have not ended: each once.
+    pub(super) fn still_waiting(&mut self) -> Vec<(Execution, Execution)> {
+        let mut found = Vec::new();
+        for (at, node) in self.nodes.iter_mut().enumerate().filter(|(_, node)| !node.has_started) {
+            let waiter = Execution(self.dropped + at as u32 + 1);
+            let resets = node.claims.extract_if(.., |it| it.0 == Broken::Reset);
+            found.extend(resets.map(|it| (it.1, waiter)));
+        }
+        found
     }
 
     /// Whether an execution is one of a list that has copies: the device does not tell when it starts.

@@ -293,6 +293,38 @@ fn broken(order: &Order, numbers: &[u32]) -> Vec<Broken> {
     all
 }
 
+/// Another thread submits a wait before the reset that it comes after.
+#[test]
+fn a_reset_may_come_before_a_wait_that_was_submitted_before_it() {
+    for waits in [false, true] {
+        let order = two_lists(true);
+        let signal = order.append(A, 1, &with(SIGNAL));
+        const OTHER: u64 = EVENT + 64;
+        if waits {
+            order.append(B, 1, &waiting(Awaited::Word { address: OTHER, needed: 1 }));
+        }
+        let waiter = order.append(B, 2, &waiting(WORD));
+        let reset = Appended { effects: vec![Effect::Reset { address: EVENT }], ..plain() };
+        let reset = order.append(A, 2, &reset);
+        let gate = Effect::Signal { address: OTHER, amount: 1, needed: 1 };
+        let gate = order.append(A, 3, &with(gate));
+        assert_eq!(broken(&order, &[signal, reset, gate]), []);
+        assert_eq!(broken(&order, &[waiter]).is_empty(), waits);
+    }
+}
+
+#[test]
+fn a_wait_that_does_not_end_after_a_reset_is_known() {
+    let order = two_lists(true);
+    let signal = order.append(A, 1, &with(SIGNAL));
+    order.append(B, 1, &waiting(WORD));
+    let reset = Appended { effects: vec![Effect::Reset { address: EVENT }], ..plain() };
+    let reset = order.append(A, 2, &reset);
+    assert_eq!(broken(&order, &[signal, reset]), []);
+    assert_eq!(order.state().still_waiting().len(), 1);
+    assert_eq!(order.state().still_waiting().len(), 0);
+}
+
 #[test]
 fn a_reset_comes_after_the_signal_and_the_waits() {
     for waits in [false, true] {
