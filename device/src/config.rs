@@ -123,6 +123,8 @@ pub struct QueueStatus {
     pub fault: Option<Fault>,
     /// VA and value that it is parked on.
     pub parked: Option<(u64, u64)>,
+    /// Whether commands of it are in progress, in any of these states.
+    pub works: bool,
     /// Ring packets taken.
     pub head: u64,
     /// Time on an engine, in ns.

@@ -373,6 +373,7 @@ impl Queue {
             state,
             fault: self.fault.get().copied(),
             parked,
+            works: self.has_work(),
             head: self.head.load(Ordering::Relaxed),
             busy_ns: self.own_time(now),
         }

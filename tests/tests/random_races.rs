@@ -35,12 +35,26 @@ fn number(name: &str, default: u64) -> u64 {
 /// The driver tells the races of random programs, and nothing else.
 #[test]
 fn the_driver_tells_the_races_of_the_model() {
+    told("alone", &[]);
+}
+
+/// It does so, too, while it records them: what the recorder waits for orders nothing.
+#[test]
+fn the_driver_tells_them_while_it_records() {
+    let recording = env::temp_dir().join(format!("tally-races-{}.tally", std::process::id()));
+    let file = recording.to_str().expect("plain letters");
+    told("recorded", &[("TALLY_RECORD", file)]);
+    fs::remove_file(&recording).expect("it was recorded");
+}
+
+fn told(name: &str, more: &[(&str, &str)]) {
     let folder = env::var_os("TALLY_RACES_LOG").map_or_else(env::temp_dir, PathBuf::from);
-    let log = folder.join(format!("tally-races-{}", std::process::id()));
+    let log = folder.join(format!("tally-races-{}-{name}", std::process::id()));
     let output = Command::new(env::current_exe().expect("this program"))
         .args(["--exact", "programs", "--ignored", "--nocapture"])
         .envs([("TALLY_CHECK", "races,sync"), ("TALLY_LANE", "embedded")])
         .env(LOG, &log)
+        .envs(more.iter().copied())
         .output()
         .expect("it starts");
     let _ = fs::remove_file(&log);

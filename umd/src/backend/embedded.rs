@@ -544,6 +544,10 @@ impl Ioctls for Embedded {
         Ok(())
     }
 
+    fn queue_works(&self, queue: u32) -> bool {
+        self.queues.get(queue).is_ok_and(|queue| self.device.query(&queue.handle).works)
+    }
+
     fn queue_query(&self, arg: &mut QueueQuery) -> Result {
         if arg.pad != 0 {
             return Err(Errno::Invalid);

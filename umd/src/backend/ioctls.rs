@@ -71,6 +71,11 @@ pub trait Ioctls {
 
     /// QUEUE_QUERY.
     fn queue_query(&self, arg: &mut QueueQuery) -> Result;
+    /// Whether commands of a queue are in progress, also while it waits for a cell. Without a device in this process
+    /// nothing is known.
+    fn queue_works(&self, _queue: u32) -> bool {
+        false
+    }
 
     /// QUEUE_KICK. True: the device has deferred the wake of a worker, because it expects the calling thread
     /// to wait soon and to help. It needs the doorbells of some later packets too: they show it that the

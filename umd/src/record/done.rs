@@ -169,9 +169,6 @@ impl Recorder {
                 let raw = words[if row.name == "zePhysicalMemDestroy" { 1 } else { 0 }];
                 if let Some(number) = self.objects.remove(&raw) {
                     self.targets.remove(&number);
-                    if let Some(busy) = self.busy.get_mut(&number) {
-                        busy.raw = 0;
-                    }
                     self.memory.remove_of(number);
                 }
                 self.images.remove(&raw);

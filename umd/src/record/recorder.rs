@@ -17,9 +17,8 @@ use super::memory::{self, Masked, Memory};
 use super::settle::{Settled, settle};
 use super::threads;
 use super::touches::{Kernels, Touches};
-use crate::api::{graph, list, queue, runtime};
+use crate::api::{graph, runtime};
 use crate::backend::embedded::gate;
-use crate::checks::{self, Checks};
 use crate::handle::RawHandle;
 use crate::recording::calls::{Class, ROWS, Row};
 use crate::recording::{Begin, Bytes, Call, Record, SETTINGS, Value, Writer, hash};
@@ -51,38 +50,6 @@ pub(super) struct Target {
     pub(super) touches: Touches,
 }
 
-/// A list or queue with work that is not complete.
-#[derive(Default)]
-pub(super) struct Busy {
-    /// Its handle.
-    pub(super) raw: u64,
-    immediate: bool,
-    /// What the work may write.
-    touches: Touches,
-}
-
-impl Busy {
-    fn is_complete(&self) -> bool {
-        // That question would order commands for the check of races.
-        if checks::get().and_then(Checks::order).is_some() {
-            return false;
-        }
-        let raw = space::pointer(self.raw).cast();
-        // SAFETY: the functions check the handle.
-        let result = unsafe {
-            match self.immediate {
-                true => {
-                    list::zeCommandListHostSynchronize(ze_command_list_handle_t::from_ptr(raw), 0)
-                }
-                false => {
-                    queue::zeCommandQueueSynchronize(ze_command_queue_handle_t::from_ptr(raw), 0)
-                }
-            }
-        };
-        result == ze_result_t::ZE_RESULT_SUCCESS
-    }
-}
-
 /// See the module's description.
 pub struct Recorder {
     pub(super) file: Option<Writer<File>>,
@@ -108,7 +75,7 @@ pub struct Recorder {
     captured: Target,
     pub(super) kernels: Kernels,
     /// Lists and queues with work that is not complete, by their numbers.
-    pub(super) busy: HashMap<u32, Busy>,
+    busy: Touches,
     /// The number of host functions that run, of those that have ended, and of calls that wait for some.
     pub(super) running: u32,
     pub(super) ended: u64,
@@ -194,7 +161,7 @@ impl Recorder {
             written: Vec::new(),
             captured: Target::default(),
             kernels: Kernels::default(),
-            busy: HashMap::new(),
+            busy: Touches::default(),
             running: 0,
             ended: 0,
             turns: 0,
@@ -303,11 +270,7 @@ impl Recorder {
             self.reads.extend(work.reads);
             self.before();
             self.written.extend(work.writes);
-            if let Some(target) = self.targets.get(&subject) {
-                let busy = self.busy.entry(subject).or_default();
-                (busy.raw, busy.immediate) = (raw(0), target.immediate);
-                busy.touches.extend(&work.touches);
-            }
+            self.busy.extend(&work.touches);
         }
         // SAFETY: as the caller promises.
         let (mut words_of_call, _kept) = unsafe { asynchronous(row, words, &mut encoded) };
@@ -463,7 +426,7 @@ impl Recorder {
 
     /// Records what another thread has written while this one was in a call: work may have waited for it.
     fn before_end(&mut self) {
-        let touches = self.touches();
+        let touches = self.busy.clone();
         self.memory.take_ranges(&touches);
         if self.settled != Settled::Idle && !touches.all {
             self.host_writes(&touches);
@@ -484,18 +447,11 @@ impl Recorder {
         }
     }
 
-    /// What work that is not complete may write.
-    fn touches(&self) -> Touches {
-        let mut all = Touches::default();
-        self.busy.values().for_each(|it| all.extend(&it.touches));
-        all
-    }
-
     /// Takes note of what the device has written, or the host if another thread runs.
     fn device_writes(&mut self, most: usize, settled: bool) {
         let mut either = Vec::new();
         let host_runs = self.host_ran || !settled;
-        self.memory.by_device(&self.touches(), host_runs.then_some(&mut either));
+        self.memory.by_device(&self.busy, host_runs.then_some(&mut either));
         if either.iter().map(Masked::bytes).sum::<usize>() <= most {
             either.into_iter().for_each(|it| self.add(&it.by_either(settled)));
         } else {
@@ -539,10 +495,6 @@ impl Recorder {
         if vm.is_lost() {
             return;
         }
-        // What completes behind this look is not lost: it counts as work that is not complete.
-        let busy =
-            self.busy.iter().filter(|(_, busy)| settled != Settled::Idle && !busy.is_complete());
-        let busy: HashSet<u32> = busy.map(|(&number, _)| number).collect();
         // A kernel may have waited for what another thread has written, so a replay gets that before it waits.
         self.device_writes(EITHER, true);
         if matches!(settled, Settled::Waits | Settled::Calls) && !same {
@@ -552,10 +504,9 @@ impl Recorder {
             self.add(&Record::Idle);
         }
         if self.settled != Settled::Idle {
-            self.busy.retain(|number, _| busy.contains(number));
             return;
         }
-        self.busy.clear();
+        self.busy = Touches::default();
         self.reads.clear();
         let mut records = Vec::new();
         self.memory.expected(|record| records.push(record));

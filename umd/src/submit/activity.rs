@@ -116,6 +116,8 @@ pub fn all() -> HashMap<Engine, u64> {
 pub struct Standing {
     /// Whether one runs a command, or is going to: neither idle, nor waiting for a cell, nor stopped.
     pub runs: bool,
+    /// Whether all are idle or stopped.
+    pub is_idle: bool,
     /// For each, its id, state, what it waits for, and the packets that it has taken.
     places: Vec<(u32, u32, u64, u64, u64)>,
 }
@@ -129,15 +131,17 @@ pub fn standing(vm: &Arc<Vm>) -> Standing {
         queues.filter(|(of_vm, _)| *of_vm == of.as_ptr().addr()).map(|&(_, id)| id).collect()
     };
     ids.sort_unstable();
-    let mut standing = Standing::default();
+    let mut standing = Standing { is_idle: true, ..Standing::default() };
     for queue_id in ids {
         let mut query = QueueQuery { queue_id, ..Default::default() };
         if vm.backend().queue_query(&mut query).is_err() {
             continue;
         }
         let (address, value) = (query.parked_address, query.parked_value);
+        standing.is_idle &= matches!(query.state, queue_state::IDLE | queue_state::STOPPED);
         standing.runs |= match query.state {
             queue_state::RUNNING => true,
+            queue_state::PARKED if vm.backend().queue_works(queue_id) => true,
             // It is about to be woken.
             queue_state::PARKED if vm.in_reservation(address) => {
                 let word = crate::space::pointer(address).cast::<AtomicU64>();

@@ -190,24 +190,6 @@ impl Shared {
         service.is_some_and(|service| service.is_asked())
     }
 
-    /// Whether all submitted work is complete, which the checks do not take for something that the program has seen;
-    /// waits for no longer than this.
-    ///
-    /// # Errors
-    /// DEVICE_LOST, out of memory.
-    pub fn is_idle(&self, timeout_ns: u64) -> Result<bool> {
-        let deadline = Deadline::after(timeout_ns);
-        for (cell, value) in self.unfinished()? {
-            if !wait::host_wait(&self.vm, cell, value, deadline.left())? {
-                return Ok(false);
-            }
-        }
-        if checks::get().and_then(Checks::order).is_none() {
-            self.all_is_complete();
-        }
-        Ok(true)
-    }
-
     /// Whether the host sees the device's writes only after something has made them visible.
     #[inline]
     pub fn publishes_late(&self) -> bool {
