@@ -31,10 +31,28 @@ INLINE struct Release *bucket(const struct Watch *watch, uint64_t key) {
   return &watch->releases[(key * 0x9e3779b97f4a7c15 >> 40) % BUCKETS];
 }
 
+// A thread that has the lock may not be running: gives way to others.
+INLINE void give_way(void) {
+  uint64_t call = 24; // sched_yield
+  __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
+}
+
+__attribute__((noinline)) static void wait(struct Release *at) {
+  for (uint32_t i = 0; i < MOST_ROUNDS; i++) {
+    if (i < FEW_ROUNDS)
+      __builtin_ia32_pause();
+    else
+      give_way();
+    if (__atomic_load_n(&at->lock, __ATOMIC_RELAXED) == 0 &&
+        __atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE) == 0)
+      return;
+  }
+}
+
 // Waits for a bucket's lock. A thread whose kernel is aborted keeps it: after a while it is taken all the same.
 INLINE struct Release *enter(struct Release *at) {
-  for (uint32_t i = 0; i < MOST_ROUNDS && __atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE); i++)
-    __builtin_ia32_pause();
+  if (__builtin_expect(__atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE) != 0, false))
+    wait(at);
   return at;
 }
 
@@ -438,7 +456,13 @@ static void depart(struct Races *races, const struct Watch *watch, uint32_t item
   }
 }
 
-// Remembers something that items know; returns whether there was room.
+// More was released to items of this group than can be remembered.
+static void know_all(struct Races *races, const struct Watch *watch) {
+  races->all_known = 1;
+  drop(watch);
+}
+
+// Remembers something that items know.
 static void learn(struct Races *races, const struct Watch *watch, struct Point point, uint32_t owner,
                   uint32_t state) {
   for (uint32_t i = 0; i < races->known_count; i++) {
@@ -453,8 +477,7 @@ static void learn(struct Races *races, const struct Watch *watch, struct Point p
     return;
   }
   if (races->known_count == KNOWN) {
-    races->all_known = 1;
-    drop(watch);
+    know_all(races, watch);
     return;
   }
   races->known[races->known_count++] =
@@ -481,6 +504,11 @@ static struct Point here(struct Races *races, uint32_t item, uint32_t scope) {
                         (uint16_t)races->phase, (uint16_t)sub,  (uint16_t)scope, 0};
 }
 
+// Whether another launch may have taken a bucket in which this one has released something.
+INLINE bool is_lost(const struct Races *races, const struct Release *at) {
+  return !in_launch(races, at->base) && at->newest >= races->base;
+}
+
 // An item's atomic is about to write.
 static void release(struct Races *races, const struct Watch *watch, uint32_t item, uint64_t address,
                     uint32_t how) {
@@ -504,11 +532,13 @@ static void release(struct Races *races, const struct Watch *watch, uint32_t ite
   }
   struct Release *at = enter(bucket(watch, address));
   if (at->address != address || !in_launch(races, at->base)) {
-    // What another location of the same bucket has released is not told apart any more.
-    at->over = at->address != 0 && at->address != address && in_launch(races, at->base);
+    // What was released by way of other locations of the same bucket is not told apart any more.
+    at->over = in_launch(races, at->base) ? at->address != 0 : is_lost(races, at);
     at->address = address;
     at->base = races->base;
     at->count = 0;
+    if (at->newest < races->base)
+      at->newest = races->base;
   }
   publish(at, point);
   for (uint32_t i = 0; i < races->known_count; i++) {
@@ -536,15 +566,19 @@ static void acquire(struct Races *races, const struct Watch *watch, uint32_t ite
         continue;
       learn(races, watch, point, item, how & ORDERS ? HOLDS : PENDING);
     }
-    if (at->over) {
-      races->all_known = 1;
-      drop(watch);
-    }
+  }
+  if (in_launch(races, at->base) ? at->over : is_lost(races, at)) {
+    if (how & ORDERS)
+      know_all(races, watch);
+    else
+      races->all_pending = 1;
   }
   leave(at);
 }
 
 static void fence(struct Races *races, const struct Watch *watch, uint32_t item, uint32_t how) {
+  if (how & ACQUIRES && races->all_pending)
+    know_all(races, watch);
   if (how & ACQUIRES)
     for (uint32_t i = 0; i < races->known_count; i++) {
       struct Known *it = &races->known[i];

@@ -26,7 +26,7 @@ enum { SUBGROUP = 1, WORKGROUP = 2, DEVICE = 3, ORDERS = 0x100, RELEASES = 0x100
 // Of __tally_group: what the kernel does.
 enum { RACES = 1, SYNC = 2, SUBGROUPS = 4, WAITS_FOR_GROUPS = 8, ATOMICS_ORDER = 16 };
 
-enum { BUCKETS = 1024, BLOCK = 6, MOST_ROUNDS = 1 << 18, RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
+enum { BUCKETS = 1024, BLOCK = 6, FEW_ROUNDS = 1 << 10, MOST_ROUNDS = 1 << 18, RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
 
 // What an item has released: all that its group had done before `all`, its sub-group before `sub` and itself
 // before `own`.
@@ -35,10 +35,12 @@ struct Point {
   uint16_t item, own, all, sub, scope, unused;
 };
 
-// The lock also is that of the cells of all blocks of 2^BLOCK bytes that have this bucket.
+// The lock also is that of the cells of all blocks of 2^BLOCK bytes that have this bucket. `newest`: the highest
+// base of the launches that have had the bucket.
 struct Release {
   uint32_t lock, base, count, over;
-  uint64_t address, unused;
+  uint64_t address;
+  uint32_t newest, unused;
   struct Point points[RELEASED];
 };
 
@@ -71,7 +73,8 @@ struct Races {
   // Items that wait at a barrier, one of them, and those that have ended.
   uint32_t arrived, arrived_site, ended, ended_site, ended_item;
   uint64_t arrived_item[3];
-  uint32_t value_items, known_count, all_known;
+  // `all_known`: items know more than is remembered; `all_pending`: they will behind a fence that acquires.
+  uint32_t value_items, known_count, all_known, all_pending;
   struct Seen seen[SEEN];
   uint64_t values[MOST_LANES];
   struct Known known[KNOWN];

@@ -176,3 +176,20 @@ WRONG(copy_without_a_wait)
     release(in);
     release(out);
 }
+
+WRONG(groups_that_wait_for_all)
+{
+    int *parts = device_memory(32 * sizeof(int)), *arrived = shared_memory(16 * sizeof(int)); //! made
+    int *out = numbers(32 * 64);
+
+    // Many groups at the same address, more than processors.
+    for (int i = 0; i < 16; i++) {
+        int *one = arrived + i;
+        *one = 0;
+        cooperative = true;
+        launch(synchronous, "groups_that_wait_for_all", LINE(32, 64), ARG(parts), ARG(one), ARG(out)); //! launched
+    }
+    release(parts);
+    release(arrived);
+    release(out);
+}

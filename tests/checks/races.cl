@@ -223,3 +223,23 @@ kernel void copy_without_a_wait(global const int *in, global int *out, local int
     wait_group_events(1, &copied);
 #endif
 }
+
+// Each group reads what all have written.
+kernel void groups_that_wait_for_all(global int *parts, global atomic_uint *arrived, global int *out)
+{
+    uint groups = get_num_groups(0);
+
+    if (get_local_id(0) == 0) {
+        parts[get_group_id(0)] = get_group_id(0); //! with
+        atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel, memory_scope_device);
+        // No atomic load: LLVM gives those another order and scope than the source.
+        memory_order order = TWIN(memory_order_relaxed, memory_order_acquire);
+        while (atomic_fetch_or_explicit(arrived, 0, order, memory_scope_device) < groups)
+            ;
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    int all = 0;
+    for (uint g = 0; g < groups; g++)
+        all += parts[g]; //! race
+    out[get_global_id(0)] = all;
+}

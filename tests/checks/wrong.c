@@ -11,6 +11,7 @@ ze_device_handle_t device;
 ze_context_handle_t context;
 ze_module_handle_t module;
 ze_command_list_handle_t synchronous, asynchronous;
+bool cooperative;
 
 static struct wrong *all;
 static struct {
@@ -175,7 +176,10 @@ void launch_with(ze_command_list_handle_t list, const char *name, struct size si
     must(zeKernelSetGroupSize(kernel, size.items[0], size.items[1], size.items[2]));
     for (uint32_t i = 0; i < count; i++)
         must(zeKernelSetArgumentValue(kernel, i, arguments[i].size, arguments[i].value));
-    must(zeCommandListAppendLaunchKernel(list, kernel, &groups, NULL, 0, NULL));
+    if (cooperative)
+        must(zeCommandListAppendLaunchCooperativeKernel(list, kernel, &groups, NULL, 0, NULL));
+    else
+        must(zeCommandListAppendLaunchKernel(list, kernel, &groups, NULL, 0, NULL));
 }
 
 static void read_module(const char *path)

@@ -48,6 +48,8 @@ extern ze_context_handle_t context;
 extern ze_module_handle_t module;             // the file's kernels
 extern ze_command_list_handle_t synchronous;  // immediate; each append returns when its command is complete
 extern ze_command_list_handle_t asynchronous; // immediate
+// Whether groups of the launches that follow may wait for each other.
+extern bool cooperative;
 
 #define must(call) check((call), #call)
 void check(ze_result_t result, const char *call);

@@ -151,10 +151,14 @@ pub mod release {
     pub const COUNT: u32 = 1024;
     /// Bytes of an entry. The first four are its lock: 1 while a thread has it.
     pub const BYTES: u32 = 288;
+    /// A word with the newest launch that has used the entry.
+    pub const NEWEST: u32 = 24;
     /// The logarithm of the size of a block of memory. The cells of a block are used under one lock.
     pub const BLOCK: u32 = 6;
     /// How often a thread looks at a lock before it takes it all the same.
     pub const ROUNDS: u32 = 1 << 18;
+    /// From which look on it gives way to others in between.
+    pub const SPINS: u32 = 1 << 10;
 
     /// The number of the entry that a key has.
     pub fn number(key: u64) -> usize {

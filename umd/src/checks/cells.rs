@@ -227,9 +227,14 @@ impl Cells {
         let entry = &self.releases[release::number(block) * release::BYTES as usize / 8];
         // SAFETY: an entry begins with its lock, which is accessed in no other way.
         let lock = unsafe { AtomicU32::from_ptr(entry.as_ptr().cast()) };
-        let mut rounds = 0..release::ROUNDS;
-        while rounds.next().is_some() && lock.swap(1, Ordering::Acquire) != 0 {
-            std::hint::spin_loop();
+        let mut round = 0;
+        while round < release::ROUNDS && lock.swap(1, Ordering::Acquire) != 0 {
+            // The thread that has it may not be running.
+            match round < release::SPINS {
+                true => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
+            round += 1;
         }
         Held { block, lock }
     }
@@ -255,6 +260,9 @@ impl Cells {
                 "there were more than 16 million groups: what is known of earlier accesses is forgotten",
             );
             runs.list.clear();
+            for entry in self.releases.chunks((release::BYTES / 8) as usize) {
+                entry[release::NEWEST as usize / 8].store(0, Ordering::Relaxed);
+            }
             // SAFETY: our own private mapping, as in `forget`.
             unsafe { libc::madvise(self.at as *mut c_void, self.bytes, libc::MADV_DONTNEED) };
         }
