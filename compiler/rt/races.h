@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What races.c remembers of a group. The layouts of what the driver shares are in protocol/src/checks.rs.
+// What is remembered of a group, and the locks of memory. The layouts of what the driver shares are in protocol/src/checks.rs.
 
 #ifndef TALLY_RACES_H
 #define TALLY_RACES_H
@@ -17,6 +17,13 @@ enum { LAST_TIME = 0x7ff, LAST_SITE = 0x7ff, MOST_RUNS = 1 << 23 };
 #define ENOUGH_FOR_GROUP (1ull << 16)
 #define ENOUGH_FOR_LAUNCH (1ull << 17)
 #define ENOUGH (ENOUGH_FOR_GROUP | ENOUGH_FOR_LAUNCH)
+
+// The stamp of a block of memory: of which of its words further reads add nothing, a bit each, by this group until its
+// next barrier, or by this launch. Behind the bits it has these and the run and time of `own` or `launch`. A stamp may
+// lack bits that the words' cells have.
+#define STAMP_BITS 16
+#define STAMP_OF_GROUP (1ull << STAMP_BITS)
+#define STAMP_OF_LAUNCH (2ull << STAMP_BITS)
 
 // Of a report's size: the kind, and the rest.
 enum { KIND = 24, KIND_WRITES = 1, KIND_ATOMIC = 2, ANY_SIZE = 0xffffff, MOST_BYTES = 1 << 20 };
@@ -67,15 +74,19 @@ struct Races {
   uint32_t nx, ny, items, shift, flags;
   uint64_t local, local_bytes, scratch, scratch_bytes;
   unsigned char *cells;
+  uint64_t *stamps;
   // Entries of this group behind its last barrier, and of this launch: the first one, and the distance of the
   // last one.
   uint64_t own, own_size, launch, launch_size;
+  uint64_t group_stamp, launch_stamp;
   // Items that wait at a barrier, one of them, and those that have ended.
   uint32_t arrived, arrived_site, ended, ended_site, ended_item;
   uint64_t arrived_item[3];
   // `all_known`: items know more than is remembered; `all_pending`: they will behind a fence that acquires.
   uint32_t value_items, known_count, all_known, all_pending;
   struct Seen seen[SEEN];
+  // Entries of the execution that `seen` begins with, if it is ordered before this group.
+  uint64_t old, old_size;
   uint64_t values[MOST_LANES];
   struct Known known[KNOWN];
   uint16_t sub_start[MOST_SUBGROUPS], sub_last[MOST_SUBGROUPS];
@@ -90,5 +101,146 @@ struct Checked {
 
 _Static_assert(offsetof(struct Checked, races) == 48, "behind the device's context");
 _Static_assert(sizeof(struct Checked) <= 8192, "CHECKED in src/lower/checks.rs");
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE struct Races *races_at(const struct Context *ctx) {
+  return ((const struct Checked *)ctx)->races;
+}
+
+INLINE struct Races *races_of(const struct Place *place) {
+  return races_at(place->ctx);
+}
+
+INLINE uint64_t load(const uint64_t *at) {
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+INLINE void store(uint64_t *at, uint64_t value) {
+  __atomic_store_n(at, value, __ATOMIC_RELAXED);
+}
+
+INLINE struct Release *bucket(const struct Watch *watch, uint64_t key) {
+  return &watch->releases[(key * 0x9e3779b97f4a7c15 >> 40) % BUCKETS];
+}
+
+// A thread that has the lock may not be running: gives way to others.
+INLINE void give_way(void) {
+  uint64_t call = 24; // sched_yield
+  __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
+}
+
+__attribute__((noinline)) static void wait(struct Release *at) {
+  for (uint32_t i = 0; i < MOST_ROUNDS; i++) {
+    if (i < FEW_ROUNDS)
+      __builtin_ia32_pause();
+    else
+      give_way();
+    if (__atomic_load_n(&at->lock, __ATOMIC_RELAXED) == 0 &&
+        __atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE) == 0)
+      return;
+  }
+}
+
+// Waits for a bucket's lock. A thread whose kernel is aborted keeps it: after a while it is taken all the same.
+INLINE struct Release *enter(struct Release *at) {
+  if (__builtin_expect(__atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE) != 0, false))
+    wait(at);
+  return at;
+}
+
+INLINE void leave(struct Release *at) {
+  __atomic_store_n(&at->lock, 0, __ATOMIC_RELEASE);
+}
+
+// Takes the lock of the cells of an address in place of the one that is held, or of none: of two accesses at the same
+// time, one sees the other.
+INLINE void hold(const struct Watch *watch, struct Release **held, uint64_t address) {
+  struct Release *at = bucket(watch, address >> BLOCK);
+  if (at == *held)
+    return;
+  if (*held)
+    leave(*held);
+  *held = enter(at);
+}
+
+static void drop(const struct Watch *watch) {
+  if (load(&watch->ring->dropped) == 0)
+    store(&watch->ring->dropped, 1);
+}
+
+INLINE uint32_t run_of(uint64_t entry) {
+  return (uint32_t)(entry >> RUN);
+}
+
+INLINE uint32_t item_of(uint64_t entry) {
+  return (uint32_t)(entry >> ITEM) & 0x3ff;
+}
+
+INLINE uint32_t time_of(uint64_t entry) {
+  return (uint32_t)(entry >> TIME) & LAST_TIME;
+}
+
+// Whether all that conflicts with an access conflicts with another one, too.
+INLINE bool covers(uint64_t one, uint64_t other) {
+  return (other & ~one & (MASK | WRITES)) == 0 && (!(one & ATOMIC) || other & ATOMIC);
+}
+
+INLINE bool conflict(uint64_t one, uint64_t other) {
+  return one & other & MASK && (one | other) & WRITES && !(one & other & ATOMIC);
+}
+
+INLINE bool in_launch(const struct Races *races, uint32_t run) {
+  return run - races->base < races->total;
+}
+
+// Whether an access of another execution is ordered before this group. The last answers are remembered.
+__attribute__((noinline)) static bool ask(struct Races *races, const struct Watch *watch, uint32_t run) {
+  struct Seen found = races->seen[0];
+  uint32_t i = 1;
+  while (i < SEEN && run - races->seen[i].first >= races->seen[i].count)
+    i++;
+  if (i < SEEN) {
+    found = races->seen[i];
+  } else if (watch->ordered) {
+    uint64_t answer = watch->ordered(run, races->run);
+    found = (struct Seen){(uint32_t)answer & 0xffffff, (uint32_t)(answer >> 24) & 0xffffff, answer >> 63 != 0};
+    i = SEEN - 1;
+  } else {
+    return true;
+  }
+  for (; i > 0; i--)
+    races->seen[i] = races->seen[i - 1];
+  races->seen[0] = found;
+  races->old = found.yes ? (uint64_t)found.first << RUN : ~0ull;
+  races->old_size = found.yes ? ((uint64_t)found.count << RUN) - 1 : 0;
+  return found.yes;
+}
+
+INLINE bool is_earlier(struct Races *races, const struct Watch *watch, uint32_t run) {
+  if (__builtin_expect(run - races->seen[0].first < races->seen[0].count, true))
+    return races->seen[0].yes;
+  return ask(races, watch, run);
+}
+
+// The time goes on: what has happened before differs from what comes.
+static void tick(struct Races *races, const struct Watch *watch) {
+  if (++races->time < LAST_TIME)
+    return;
+  // There are no more numbers: this group is not looked at any further.
+  drop(watch);
+  races->time = LAST_TIME - 1;
+  races->run = 0;
+}
+
+static void begin_phase(struct Races *races) {
+  races->own = (uint64_t)races->run << RUN | (uint64_t)races->phase << TIME;
+  races->own_size = (1ull << RUN) - 1 - ((uint64_t)races->phase << TIME);
+  races->group_stamp = races->own | STAMP_OF_GROUP;
+}
+
+INLINE uint64_t linear(const struct Races *races, const struct Place *place) {
+  return place->lx + races->nx * (place->ly + races->ny * place->lz);
+}
 
 #endif

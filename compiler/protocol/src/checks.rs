@@ -124,6 +124,15 @@ pub mod cell {
     pub const RUNS: u32 = 1 << 24;
 }
 
+/// What kernels remember of a block of [`1 << release::BLOCK`](release::BLOCK) bytes: a word of 64 bits behind the
+/// cells, which says of which words further reads add nothing ([`cell::ENOUGH_FOR_GROUP`]). Only kernels use it.
+pub mod stamp {
+    /// The bytes of the stamps of all addresses, from a mask.
+    pub const fn bytes(mask: u64) -> u64 {
+        8 * (mask + 1 >> super::release::BLOCK)
+    }
+}
+
 /// The answer about an execution: bit 63, whether it is ordered; its first run; and the number of its runs, from
 /// bit 24 on.
 pub mod ordered {

@@ -2,10 +2,10 @@
 //! Kernels that tell their accesses: the races and the divergent barriers that are found, at all widths, and
 //! kernels without any.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use tally_compiler_protocol::checks::{Checks, SiteKind, cell, command, record, release, watch};
+use tally_compiler_protocol::checks::{Checks, SiteKind, cell, command, ordered, record, release, stamp, watch};
 
 use super::harness::clang::compile_text;
 use super::harness::{Arg, Grid, Kernel, module, value, widths};
@@ -21,11 +21,24 @@ pub const BOTH: Checks =
 thread_local! {
     /// The next run.
     static NEXT: Cell<u32> = const { Cell::new(1) };
+    /// The first run of each launch, and their number.
+    static LAUNCHES: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
 extern "C" fn begin(_block: u64, launch: u64, groups: u32) -> u32 {
     assert_eq!(launch, 77);
-    NEXT.replace(NEXT.get() + groups)
+    let first = NEXT.replace(NEXT.get() + groups);
+    LAUNCHES.with_borrow_mut(|all| all.push((first, groups)));
+    first
+}
+
+/// All launches follow each other.
+extern "C" fn is_ordered(run: u32, mine: u32) -> u64 {
+    assert!(run < mine);
+    let launch = LAUNCHES.with_borrow(|all| all.iter().copied().rfind(|it| it.0 <= run));
+    let (first, count) = launch.expect("a run of a launch");
+    assert!(mine - first >= count, "the same launch");
+    ordered::YES | u64::from(count) << ordered::COUNT | u64::from(first)
 }
 
 /// Memory with cells, and what kernels find.
@@ -72,7 +85,7 @@ impl World {
         let memory = map(2 * BYTES);
         let mut world = Self {
             memory: memory.wrapping_add((memory as usize).wrapping_neg() % BYTES),
-            cells: map(BYTES * cell::BYTES as usize / 4).cast(),
+            cells: map(BYTES * cell::BYTES as usize / 4 + stamp::bytes(BYTES as u64 - 1) as usize).cast(),
             ring: vec![0; record::SIZE as usize / 8 + 8],
             counts: vec![0; 1000],
             watch: vec![0; watch::SIZE as usize / 8],
@@ -87,6 +100,7 @@ impl World {
             (watch::COUNTS, world.counts.as_ptr() as u64),
             (watch::CELLS, world.cells as u64),
             (watch::BEGIN, begin as *const () as u64),
+            (watch::ORDERED, is_ordered as *const () as u64),
             (watch::RELEASES, world.releases.as_ptr() as u64),
         ] {
             world.watch[at as usize / 8] = word;

@@ -38,7 +38,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tally_compiler_protocol::checks::{cell, command, ordered, release};
+use tally_compiler_protocol::checks::{cell, command, ordered, release, stamp};
 
 use super::collector;
 use super::kernels::Watched;
@@ -157,7 +157,9 @@ fn conflict(a: u64, b: u64) -> bool {
 impl Cells {
     /// Creates the cells, all of them empty. `None`: there is no room.
     pub fn new(addresses: Addresses) -> Option<Self> {
-        let bytes = usize::try_from((addresses.mask + 1).checked_mul(cell::BYTES / 4)?).ok()?;
+        // Kernels have their stamps behind the cells.
+        let cells = (addresses.mask + 1).checked_mul(cell::BYTES / 4)?;
+        let bytes = usize::try_from(cells.checked_add(stamp::bytes(addresses.mask))?).ok()?;
         let at = map(ptr::null_mut(), bytes, 0)?;
         let words = (release::COUNT * release::BYTES) as usize / 8;
         Some(Self {
