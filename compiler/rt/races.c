@@ -249,7 +249,8 @@ __attribute__((noinline)) static void read_same(PLACE, uint32_t size, uint32_t i
 
 // Accesses at addresses with a step. The size and the step are constants, so little of this stays when it is inlined
 // into a kernel.
-__attribute__((always_inline)) void __tally_access(PLACE, uint32_t size, uint32_t items, uint64_t first, uint64_t step) {
+__attribute__((always_inline)) void __tally_access(PLACE, uint32_t size, uint32_t items, uint64_t first,
+                                                   uint64_t step) {
   if (items == 0)
     return;
   uint32_t bytes = size & 0xffffff, kind = size >> KIND & 0x7f;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What is remembered of a group, and the locks of memory. The layouts of what the driver shares are in protocol/src/checks.rs.
+// What is remembered of a group, and the locks of memory. The layouts of what the driver shares are in
+// protocol/src/checks.rs.
 
 #ifndef TALLY_RACES_H
 #define TALLY_RACES_H
@@ -33,7 +34,8 @@ enum { SUBGROUP = 1, WORKGROUP = 2, DEVICE = 3, ORDERS = 0x100, RELEASES = 0x100
 // Of __tally_group: what the kernel does.
 enum { RACES = 1, SYNC = 2, SUBGROUPS = 4, WAITS_FOR_GROUPS = 8, ATOMICS_ORDER = 16 };
 
-enum { BUCKETS = 1024, BLOCK = 6, FEW_ROUNDS = 1 << 10, MOST_ROUNDS = 1 << 18, RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
+enum { BUCKETS = 1024, BLOCK = 6, FEW_ROUNDS = 1 << 10, MOST_ROUNDS = 1 << 18 };
+enum { RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
 
 // What an item has released: all that its group had done before `all`, its sub-group before `sub` and itself
 // before `own`.

@@ -129,7 +129,7 @@ pub mod cell {
 pub mod stamp {
     /// The bytes of the stamps of all addresses, from a mask.
     pub const fn bytes(mask: u64) -> u64 {
-        8 * (mask + 1 >> super::release::BLOCK)
+        8 * ((mask + 1) >> super::release::BLOCK)
     }
 }
 
