@@ -5,7 +5,9 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use tally_compiler_protocol::checks::{Checks, SiteKind, cell, command, ordered, record, release, stamp, watch};
+use tally_compiler_protocol::checks::{
+    Checks, SiteKind, cell, command, ordered, record, release, stamp, watch,
+};
 
 use super::harness::clang::compile_text;
 use super::harness::{Arg, Grid, Kernel, module, value, widths};
@@ -85,7 +87,8 @@ impl World {
         let memory = map(2 * BYTES);
         let mut world = Self {
             memory: memory.wrapping_add((memory as usize).wrapping_neg() % BYTES),
-            cells: map(BYTES * cell::BYTES as usize / 4 + stamp::bytes(BYTES as u64 - 1) as usize).cast(),
+            cells: map(BYTES * cell::BYTES as usize / 4 + stamp::bytes(BYTES as u64 - 1) as usize)
+                .cast(),
             ring: vec![0; record::SIZE as usize / 8 + 8],
             counts: vec![0; 1000],
             watch: vec![0; watch::SIZE as usize / 8],
