@@ -23,6 +23,7 @@ mod registers;
 pub mod rename;
 mod simplify;
 mod slots;
+mod spelled;
 mod units;
 mod unroll;
 pub mod unused;

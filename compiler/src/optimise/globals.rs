@@ -7,17 +7,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::spelled;
 use crate::ir::{
-    AddressSpace, ConstId, ConstKind, ENTRY, Flags, Function, Global, GlobalId, Inst, Module, Op,
-    Operand, PrivateVariable, Type, Uses, ValueId,
+    AddressSpace, ConstId, ConstKind, ConvertOp, ENTRY, Flags, Function, Global, GlobalId, Inst,
+    Module, Op, Operand, PrivateVariable, Type, Uses, ValueId,
 };
 
 /// The largest table that is made constant. A copy of it is part of the code, as of other small constants.
 const MAX_TABLE_BYTES: u64 = 64 << 10;
 
-/// Replaces the private variables of module scope that a function uses. Those whose addresses are parts of
-/// other constants stay.
+/// Replaces the private variables of module scope that a function uses. Those whose addresses are in more
+/// components of other constants than are spelled out stay.
 pub(super) fn run(module: &mut Module, function: &mut Function, watched: bool) {
+    if !has_private_globals(module, function) {
+        return;
+    }
+    spelled::run(module, function);
     let mut used: BTreeMap<GlobalId, Vec<ConstId>> = BTreeMap::new();
     let mut seen = HashSet::new();
     function.for_each_constant(|id| {
@@ -164,7 +169,7 @@ fn as_variable(
     addresses: &[ConstId],
 ) -> HashMap<ConstId, Operand> {
     let variable = module.globals[global].clone();
-    let pointer = module.constants[addresses[0]].ty;
+    let pointer = module.types.pointer(AddressSpace::Private);
     let init = variable.init.unwrap_or_else(|| module.constant(variable.ty, ConstKind::Null));
     let address = function.new_value(pointer);
     function.variables.push(PrivateVariable {
@@ -178,17 +183,22 @@ fn as_variable(
     let mut before = Vec::new();
     for &id in addresses {
         let ConstKind::Address(_, offset) = module.constants[id].kind else { continue };
-        let base = Operand::Value(address);
-        let place = if offset == 0 {
-            address
-        } else {
-            let result = function.new_value(pointer);
-            let op = Op::Address { base, offset, terms: Vec::new(), inbounds: false };
+        let mut place = Operand::Value(address);
+        let mut emit = |ty, op| {
+            let result = function.new_value(ty);
             let (flags, loc) = (Flags::empty(), function.loc);
             before.push(Inst { result: Some(result), op, flags, loc });
-            result
+            Operand::Value(result)
         };
-        names.insert(id, Operand::Value(place));
+        if offset != 0 {
+            let base = place;
+            place = emit(pointer, Op::Address { base, offset, terms: Vec::new(), inbounds: false });
+        }
+        let ty = module.constants[id].ty;
+        if ty != pointer {
+            place = emit(ty, Op::Convert(ConvertOp::PtrCast, place));
+        }
+        names.insert(id, place);
     }
     function.blocks[ENTRY].insts.splice(0..0, before);
     names

@@ -106,6 +106,63 @@ fn an_address_in_a_constant_keeps_its_meaning() {
     let module = assembled(body);
     let run = (Grid::line(101, 50), vec![ints(101, |_| 0), ints(101, |i| i * 7 - 90)]);
     same(&module, "k", run.0, &run.1, "");
+    for lanes in [8, 16, 32] {
+        assert!(widen::widen(&module, &module.kernels[0], lanes).is_ok());
+    }
     let want = (0..101i32).flat_map(|i| if i & 3 == 3 { i * 7 - 90 } else { 4000 }.to_le_bytes());
+    assert_eq!(interpreted(&module, "k", &run).unwrap()[0], want.collect::<Vec<u8>>());
+}
+
+/// Addresses within an initialiser, in a structure and a vector of pointers: each item follows them to its own
+/// variables.
+#[test]
+fn addresses_in_initialisers_lead_to_the_items_own() {
+    let declarations = "
+    %one = OpConstant %i32 1
+    %two = OpConstant %i32 2
+    %zero = OpConstant %i32 0
+    %seven = OpConstant %i32 7
+    %nine = OpConstant %i32 9
+    %pi = OpTypePointer Private %i32
+    %v2 = OpTypeVector %pi 2
+    %node = OpTypeStruct %i32 %pi %v2
+    %first = OpVariable %pi Private %seven
+    %second = OpVariable %pi Private %nine
+    %both = OpConstantComposite %v2 %first %second
+    %value = OpConstantComposite %node %two %first %both
+    %fnode = OpTypePointer Function %node
+    %fpi = OpTypePointer Function %pi
+    %fv2 = OpTypePointer Function %v2";
+    let body = "
+    %from = OpInBoundsPtrAccessChain %p %y %i
+    %in = OpLoad %i32 %from Aligned 4
+    %to_number = OpInBoundsAccessChain %fpi %own %one
+    %number = OpLoad %pi %to_number Aligned 8
+    OpStore %number %in Aligned 4
+    %to_pair = OpInBoundsAccessChain %fv2 %own %two
+    %pair = OpLoad %v2 %to_pair Aligned 16
+    %last = OpCompositeExtract %pi %pair 1
+    %nine_there = OpLoad %i32 %last Aligned 4
+    OpStore %last %in Aligned 4
+    %to_two = OpInBoundsAccessChain %pf %own %zero
+    %two_there = OpLoad %i32 %to_two Aligned 4
+    %a = OpLoad %i32 %first Aligned 4
+    %b = OpLoad %i32 %second Aligned 4
+    %s1 = OpIAdd %i32 %a %b
+    %s2 = OpIAdd %i32 %s1 %nine_there
+    %s3 = OpIMul %i32 %s2 %two_there
+    %to = OpInBoundsPtrAccessChain %p %x %i
+    OpStore %to %s3 Aligned 4";
+    let declarations = &format!("{declarations}\n%pf = OpTypePointer Function %i32");
+    let variables = "%own = OpVariable %fnode Function %value";
+    let parameters = &[("x", "p"), ("y", "p")];
+    let assembly = Assembly { declarations, parameters, variables, body, ..Assembly::default() };
+    let module = module(&assembly.module());
+    let run = (Grid::line(101, 50), vec![ints(101, |_| 0), ints(101, |i| i * 7 - 90)]);
+    for lanes in [8, 16, 32] {
+        assert!(widen::widen(&module, &module.kernels[0], lanes).is_ok());
+    }
+    same(&module, "k", run.0, &run.1, "");
+    let want = (0..101i32).flat_map(|i| (4 * (i * 7 - 90) + 18).to_le_bytes());
     assert_eq!(interpreted(&module, "k", &run).unwrap()[0], want.collect::<Vec<u8>>());
 }
