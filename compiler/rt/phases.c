@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// States of an item: its beginning, its end, and the first state in which it waits only for its
-// sub-group. All others are barriers of the work-group.
-enum { BEGINS = 0, ENDED = -1, SUBGROUP_STATES = 1 << 30 };
+// States of an item: its beginning, its end, and the first states in which it waits at a named barrier, and
+// only for its sub-group. All others are barriers of the work-group.
+enum { BEGINS = 0, ENDED = -1, NAMED_STATES = 1 << 29, SUBGROUP_STATES = 1 << 30 };
 
 // A state that no item has.
 enum { NONE = -2 };
@@ -221,6 +221,116 @@ INLINE void __tally_run_exchanging(const struct layout *layout, const struct gro
       now.peer_count = items - first < peers ? items - first : peers;
       waits |= take_turns(layout, group, &now, run);
     }
+    now.phase ^= 1;
+  } while (waits);
+}
+
+// What kernels with named barriers need besides: the offset of the following structure in a frame, and the
+// place of the two offers to the work-group.
+struct naming {
+  int64_t named, offers, offer_size;
+};
+
+// The named barrier at which an item waits, which is the number of sub-groups that it waits for; and, of the
+// first item of a sub-group, whether the sub-group stays where it is for a phase.
+struct named {
+  const uint32_t *barrier;
+  uint32_t held;
+};
+
+_Static_assert(sizeof(struct named) == 16, "frame.rs leaves room for it");
+
+static INLINE struct named *named_of(const struct naming *naming, char *frame) {
+  return (struct named *)(frame + naming->named);
+}
+
+// The named barrier at which a sub-group waits; null if it waits for the work-group, or has ended.
+static const uint32_t *waits_at(const struct layout *layout, const struct naming *naming, char *frame,
+                                int64_t count, int64_t phase) {
+  for (int64_t i = 0; i != count; i++, frame += layout->size) {
+    int32_t state = ((struct head *)frame)->group_states[phase];
+    if (state >= NAMED_STATES && state < SUBGROUP_STATES)
+      return named_of(naming, frame)->barrier;
+  }
+  return NULL;
+}
+
+// Decides which sub-groups continue in the next phase. While some wait at named barriers, those continue whose
+// number is complete, and all others stay. If none is complete, nothing would ever happen: all continue, as
+// at a barrier that not all items reach.
+__attribute__((noinline)) static void release(const struct layout *layout, const struct naming *naming,
+                                              char *frames, int64_t items, int64_t peers,
+                                              int64_t phase) {
+  bool released = false;
+  for (int64_t first = 0; first < items; first += peers)
+    named_of(naming, frames + first * layout->size)->held = 1;
+  for (int64_t first = 0; first < items; first += peers) {
+    char *frame = frames + first * layout->size;
+    int64_t count = items - first < peers ? items - first : peers;
+    const uint32_t *at = waits_at(layout, naming, frame, count, phase);
+    if (!at || !named_of(naming, frame)->held)
+      continue;
+    uint32_t there = 0, wanted = *at ? *at : 1;
+    for (int turn = 0; turn != 2; turn++)
+      for (int64_t other = first; other < items; other += peers) {
+        char *start = frames + other * layout->size;
+        struct named *named = named_of(naming, start);
+        count = items - other < peers ? items - other : peers;
+        if (!named->held || waits_at(layout, naming, start, count, phase) != at)
+          continue;
+        if (turn == 0) {
+          there++;
+        } else if (there >= wanted && wanted != 0) {
+          named->held = 0;
+          released = true;
+          wanted--, there--;
+        }
+      }
+  }
+  if (released)
+    return;
+  for (int64_t first = 0; first < items; first += peers)
+    named_of(naming, frames + first * layout->size)->held = 0;
+}
+
+// The items of a sub-group that stays: their states and offers are those of the last phase. Returns whether an
+// item waits.
+static INLINE bool stay(const struct layout *layout, const struct naming *naming,
+                        const struct turn *now) {
+  bool waits = false;
+  for (int64_t i = 0; i != now->peer_count; i++) {
+    char *frame = now->peers + i * layout->size, *offers = frame + naming->offers;
+    struct head *head = (struct head *)frame;
+    int32_t state = head->group_states[now->phase ^ 1];
+    head->group_states[now->phase] = state;
+    __builtin_memcpy(offers + now->phase * naming->offer_size,
+                     offers + (now->phase ^ 1) * naming->offer_size, naming->offer_size);
+    waits |= state != ENDED;
+  }
+  return waits;
+}
+
+// Runs a group with named barriers. A phase takes sub-groups to a barrier of the work-group, or to a named one.
+INLINE void __tally_run_naming(const struct layout *layout, const struct group *group,
+                               const struct naming *naming, initialise *initialise,
+                               run_exchanging *run) {
+  int64_t items = count(layout, group), peers = layout->peers;
+  begin_exchange(layout, group, items, initialise);
+  for (int64_t first = 0; first < items; first += peers)
+    named_of(naming, group->frames + first * layout->size)->held = 0;
+  struct turn now = {.frames = group->frames, .items = items};
+  bool waits;
+  do {
+    waits = false;
+    for (int64_t first = 0; first < items; first += peers) {
+      now.peers = group->frames + first * layout->size;
+      now.peer_count = items - first < peers ? items - first : peers;
+      if (named_of(naming, now.peers)->held)
+        waits |= stay(layout, naming, &now);
+      else
+        waits |= take_turns(layout, group, &now, run);
+    }
+    release(layout, naming, group->frames, items, peers, now.phase);
     now.phase ^= 1;
   } while (waits);
 }

@@ -173,7 +173,9 @@ impl<'m> Checker<'m> {
             })
         };
         facts.uses_subgroups = reaches(Op::is_of_subgroup);
-        facts.uses_barrier = reaches(|op| matches!(op, Op::ControlBarrier { .. } | Op::Offer(..)));
+        facts.uses_barrier = reaches(|op| {
+            matches!(op, Op::ControlBarrier { .. } | Op::Offer(..) | Op::NamedBarrier(..))
+        });
         facts.uses_system_scope = reaches(is_of_system_scope);
         let prints = reaches(|op| matches!(op, Op::Printf(..)));
         facts.printf_ring = prints.then(|| kernel.args_size.next_multiple_of(8));
@@ -388,6 +390,7 @@ fn is_of_system_scope(op: &Op) -> bool {
         Op::AtomicRmw(_, _, _, _, scope)
         | Op::AtomicCompareExchange { scope, .. }
         | Op::ControlBarrier { memory: scope, .. }
+        | Op::NamedBarrier(_, scope, _)
         | Op::Fence(scope, _) => *scope == Scope::System,
         _ => false,
     }

@@ -157,6 +157,9 @@ impl Types<'_> {
             Op::ControlBarrier { .. } | Op::GridBarrier | Op::Fence(..) | Op::Offer(..) => {
                 return rule(result.is_none());
             }
+            Op::NamedBarrier(at, ..) => {
+                return rule(self.pointer(*at) == Some(AddressSpace::Local) && result.is_none());
+            }
             Op::Prefetch(at) => {
                 return rule(self.module.types.lanes(self.of(*at)) == 1 && result.is_none());
             }

@@ -51,7 +51,9 @@ pub(super) fn add(
     let of_group = |inst: &Inst| barrier_scope(&inst.op) == Some(Scope::Workgroup);
     let races = checks.races;
     let sync = checks.sync && insts().any(of_group);
-    if !races && !sync {
+    // The library of the checks knows barriers of whole work-groups and sub-groups alone.
+    let named = insts().any(|inst| matches!(inst.op, Op::NamedBarrier(..)));
+    if (!races && !sync) || named {
         return 0;
     }
     let subgroups = insts().any(|inst| barrier_scope(&inst.op) == Some(Scope::Subgroup));

@@ -47,8 +47,51 @@ pub fn run(
         if items.iter().all(|item| item.status == Status::Finished) {
             return Ok(());
         }
+        if items.iter().any(|item| matches!(item.status, Status::WaitsAt(_))) {
+            let mut peers: Vec<_> = items.chunks_mut(subgroup_size).collect();
+            if release_named(&mut peers, memory) {
+                continue;
+            }
+        }
         release(items, Scope::Workgroup, &mut ranks, memory);
+        // Named barriers that too few sub-groups will ever reach.
+        for item in items.iter_mut().filter(|item| matches!(item.status, Status::WaitsAt(_))) {
+            item.status = Status::Ready;
+        }
     }
+}
+
+/// Resumes the sub-groups that wait at a named barrier, if there are as many as it says. Returns whether any
+/// are.
+fn release_named(subgroups: &mut [&mut [Item<'_>]], memory: &Memory) -> bool {
+    let mut waiting: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (number, items) in subgroups.iter().enumerate() {
+        let at = items.iter().find_map(|item| match item.status {
+            Status::WaitsAt(at) => Some(at),
+            _ => None,
+        });
+        if let Some(at) = at {
+            waiting.entry(at).or_default().push(number);
+        }
+    }
+    let mut any = false;
+    for (at, numbers) in waiting {
+        let mut count = [0; 4];
+        let read = memory.read(at, &mut count).is_ok();
+        let count = u32::from_le_bytes(count).max(1) as usize;
+        if !read || numbers.len() < count {
+            continue;
+        }
+        any = true;
+        for number in numbers.into_iter().take(count) {
+            for item in subgroups[number].iter_mut() {
+                if let Status::WaitsAt(_) = item.status {
+                    item.status = Status::Ready;
+                }
+            }
+        }
+    }
+    any
 }
 
 /// The order of the blocks of each function that was needed so far.

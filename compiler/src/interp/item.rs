@@ -24,6 +24,8 @@ pub enum Status {
     Ready,
     /// It waits for the items of a scope.
     Waits(Scope),
+    /// It waits at a named barrier, by its address.
+    WaitsAt(u64),
     /// It has returned.
     Finished,
 }
@@ -78,6 +80,8 @@ enum Step {
     Next,
     /// A place to wait for the items of a scope.
     Wait(Scope),
+    /// The item waits at a named barrier.
+    WaitAt(u64),
     /// A call, whose frame is on the stack now.
     Call,
 }
@@ -162,6 +166,7 @@ impl<'m> Item<'m> {
             match stepped.map_err(|fault| located(fault, name, loc))? {
                 Step::Next | Step::Call => {}
                 Step::Wait(scope) => self.status = Status::Waits(scope),
+                Step::WaitAt(barrier) => self.status = Status::WaitsAt(barrier),
             }
         }
         Ok(())
@@ -441,6 +446,7 @@ impl<'m> Item<'m> {
                 Value::Bits(self.place.answer(*query, usize::from(*dimension).min(2)))
             }
             Op::ControlBarrier { .. } => return Ok(stop(&inst.op)),
+            Op::NamedBarrier(at, ..) => return Ok(Step::WaitAt(address(self, at, memory)?)),
             Op::GridBarrier if self.place.launch.num_groups() == [1; 3] => return Ok(Step::Next),
             Op::GridBarrier => return Err("a barrier of several groups".to_owned().into()),
             Op::Offer(_, value) => {

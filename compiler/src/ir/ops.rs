@@ -171,6 +171,9 @@ pub enum Op {
         /// The memory ordering.
         ordering: Ordering,
     },
+    /// The sub-group waits until as many sub-groups of the work-group have reached the named barrier as the
+    /// 32-bit number at a pointer to local memory says; memory is ordered for the scope. Has no result.
+    NamedBarrier(Operand, Scope, Ordering),
     /// The work-group waits for all others of the launch, which is cooperative. One work-item executes
     /// it, between two barriers of the work-group. Has no result.
     GridBarrier,
@@ -307,6 +310,7 @@ macro_rules! visit_operands {
             | Op::Extract(a, _)
             | Op::Load(a, _)
             | Op::AtomicLoad(a, ..)
+            | Op::NamedBarrier(a, ..)
             | Op::Offer(_, a)
             | Op::Collect(_, _, Some(a))
             | Op::Splat(a)
@@ -402,6 +406,7 @@ impl Op {
         match self {
             Op::WorkItem(query, _) => query.is_subgroup(),
             Op::ControlBarrier { execution, .. } => *execution == Scope::Subgroup,
+            Op::NamedBarrier(..) => true,
             Op::Offer(scope, _) => *scope == Scope::Subgroup,
             _ => false,
         }

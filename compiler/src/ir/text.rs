@@ -294,6 +294,9 @@ impl FunctionText<'_> {
             Op::ControlBarrier { execution, memory, ordering } => {
                 format!("barrier {} {} {}", execution.name(), ordering.name(), memory.name())
             }
+            Op::NamedBarrier(at, scope, ordering) => {
+                format!("named_barrier {} {} {}", o(at), ordering.name(), scope.name())
+            }
             Op::GridBarrier => "grid_barrier".into(),
             Op::Fence(scope, ordering) => format!("fence {} {}", ordering.name(), scope.name()),
             Op::Offer(scope, a) => format!("offer {} {}", scope.name(), o(a)),

@@ -107,6 +107,9 @@ impl GroupValues {
     }
 }
 
+/// States from here on are named barriers.
+pub(super) const NAMED_STATES: u32 = 1 << 29;
+
 /// States from here on are barriers of a sub-group. They are positive as signed numbers.
 pub(super) const SUBGROUP_STATES: u32 = 1 << 30;
 
@@ -124,6 +127,8 @@ pub(super) struct Exchange {
     pub(super) subgroup: Slots,
     /// Whether the items of a sub-group wait for each other.
     pub(super) turns: bool,
+    /// The place for waiting at named barriers, if the kernel has such: `struct named` of `rt/phases.c`.
+    pub(super) named: Option<u64>,
     /// The offset of its end.
     pub(super) end: u64,
 }
@@ -144,7 +149,7 @@ pub(super) struct Slots {
 }
 
 impl Exchange {
-    /// The places that a kernel needs; `None` if it has nothing but barriers of the work-group.
+    /// The places that a kernel needs; `None` if it has nothing but unnamed barriers of the work-group.
     pub(super) fn new(module: &Module, regions: &Regions) -> Option<Self> {
         let function = &regions.function;
         let turns = regions.barriers.iter().any(|barrier| barrier.scope == Scope::Subgroup);
@@ -160,7 +165,8 @@ impl Exchange {
                 offers = true;
             }
         }
-        if !turns && !offers {
+        let named = regions.barriers.iter().any(|barrier| barrier.named);
+        if !turns && !offers && !named {
             return None;
         }
         let mut end = LOCAL_IDS + 12;
@@ -173,7 +179,12 @@ impl Exchange {
         };
         let group = place(0, 16, sizes[0]);
         let subgroup = place(8, 20, sizes[1]);
-        Some(Self { group, subgroup, turns, end })
+        let named = named.then(|| {
+            let at = align_up(end, 8);
+            end = at + 16;
+            at
+        });
+        Some(Self { group, subgroup, turns, named, end })
     }
 
     /// The places for a scope.

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use super::body::{Body, name};
 use super::context::SCRATCH;
-use super::frame::{EXCHANGE_PARAMS, Frame, SHARED, SUBGROUP_STATES};
+use super::frame::{EXCHANGE_PARAMS, Frame, NAMED_STATES, SHARED, SUBGROUP_STATES};
 use super::places;
 use super::types::{constant, memory_type, value_type};
 use super::unit::{ITEM_PARAMS, LowerError, MAX_ALIGN, Unit, function_symbol};
@@ -119,6 +119,7 @@ start:
 fn state(number: u32, barrier: &Barrier) -> u32 {
     match barrier.scope {
         Scope::Subgroup => SUBGROUP_STATES + number,
+        _ if barrier.named => NAMED_STATES + number,
         _ => number,
     }
 }

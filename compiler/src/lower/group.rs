@@ -60,6 +60,17 @@ impl Body<'_, '_> {
         Ok(())
     }
 
+    /// Leaves the address of the named barrier at which the item stops in its frame.
+    pub(super) fn wait_at(&mut self, barrier: Operand) -> Result<(), LowerError> {
+        let Some(offset) = self.exchange()?.1.named else {
+            return Err(LowerError::Unsupported("a named barrier out of place".into()));
+        };
+        let barrier = self.operand(barrier);
+        let at = self.def(&format!("getelementptr i8, ptr %frame, i64 {offset}"));
+        self.line(&format!("store ptr {barrier}, ptr {at}, align 8"));
+        Ok(())
+    }
+
     /// Computes the item's result from the offers.
     pub(super) fn collect(
         &mut self,

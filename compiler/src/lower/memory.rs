@@ -85,6 +85,10 @@ impl Body<'_, '_> {
             &Op::Fence(scope, ordering) => return Ok(fence(scope, ordering)),
             // A barrier ends its block.
             &Op::ControlBarrier { memory, ordering, .. } => return Ok(fence(memory, ordering)),
+            &Op::NamedBarrier(at, memory, ordering) => {
+                self.wait_at(at)?;
+                return Ok(fence(memory, ordering));
+            }
             _ => return Err(LowerError::Unsupported("a memory operation".into())),
         }))
     }

@@ -55,9 +55,15 @@ impl Resumable<'_> {
         if self.frame.exchange.is_some() {
             let begin = begin(unit);
             let run = self.caller(unit, "run", "");
-            unit.declare("void", "__tally_run_exchanging", "ptr, ptr, ptr, ptr");
+            let mut name = "__tally_run_exchanging";
+            let (mut types, mut list) = ("ptr, ptr", given);
+            if let Some(naming) = self.naming(unit) {
+                name = "__tally_run_naming";
+                (types, list) = ("ptr, ptr, ptr", format!("{list}, ptr @{naming}"));
+            }
+            unit.declare("void", name, &format!("{types}, ptr, ptr"));
             text += &format!(
-                "  call void @__tally_run_exchanging({given}, ptr @{begin}, ptr @{run})\n  br label %done\n"
+                "  call void @{name}({list}, ptr @{begin}, ptr @{run})\n  br label %done\n"
             );
             return text;
         }
@@ -94,7 +100,13 @@ impl Resumable<'_> {
         let slots = exchange.as_ref().map(|exchange| exchange.subgroup);
         let (offers, offer_size) = slots.map_or((0, 0), |slots| (slots.offers, slots.offer_size));
         let turns = exchange.as_ref().is_some_and(|exchange| exchange.turns);
-        let peers = if turns { unit.subgroup_size } else { 0 };
+        let named = exchange.as_ref().is_some_and(|exchange| exchange.named.is_some());
+        let peers = match () {
+            // A vector is a sub-group.
+            () if named => unit.subgroup_size / self.lanes.max(1),
+            () if turns => unit.subgroup_size,
+            () => 0,
+        };
         let name = format!("tally.layout.{}", self.symbol.trim_start_matches('@'));
         let fields = [self.lanes.into(), *size, *private_offset, offers, offer_size, peers.into()];
         let fields = fields.map(|field| format!("i64 {field}")).join(", ");
@@ -102,6 +114,17 @@ impl Resumable<'_> {
         unit.helpers
             .insert(name.clone(), format!("\n@{name} = internal constant {ty} {{ {fields} }}\n"));
         name
+    }
+
+    /// What named barriers need besides as a constant, `struct naming`, if the kernel has such; its symbol.
+    fn naming(&self, unit: &mut Unit<'_>) -> Option<String> {
+        let exchange = self.frame.exchange.as_ref()?;
+        let fields = [exchange.named?, exchange.group.offers, exchange.group.offer_size];
+        let fields = fields.map(|field| format!("i64 {field}")).join(", ");
+        let name = format!("tally.naming.{}", self.symbol.trim_start_matches('@'));
+        let text = format!("\n@{name} = internal constant {{ i64, i64, i64 }} {{ {fields} }}\n");
+        unit.helpers.insert(name.clone(), text);
+        Some(name)
     }
 
     /// Emits `struct group`, with the arguments in a structure of their own and the frames behind the

@@ -8,8 +8,8 @@ use super::body::{Body, Val};
 use super::error::Result;
 use super::words::Instruction;
 use crate::ir::{
-    Access, AtomicOp, BinaryOp, CompareOp, ConstKind, ConvertOp, Op, Operand, Ordering, Scope,
-    Terminator, Type, TypeId, WorkItemQuery,
+    Access, AddressSpace, AtomicOp, BinaryOp, CompareOp, ConstKind, ConvertOp, Global, Op, Operand,
+    Ordering, Scope, Terminator, Type, TypeId, WorkItemQuery,
 };
 
 /// An access of known alignment without further properties.
@@ -508,23 +508,67 @@ fn barrier(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
                 body.emit_void(Op::Fence(scope, ordering));
             }
         }
+        Spv::NamedBarrierInitialize => {
+            let (ty, count) = (body.result_type(inst)?, body.arg(inst, 0)?);
+            let i32 = body.b.module.types.int(32);
+            if body.type_of(count) != i32 {
+                return Err(inst.error("has a number of sub-groups that has not 32 bits".into()));
+            }
+            if body.b.module.types[ty] != Type::Pointer(AddressSpace::Local) {
+                return Err(inst.error("has a type that is no named barrier".into()));
+            }
+            // All items call it; the code is the barrier's identity.
+            let loc = body.loc;
+            let barrier = body.b.module.globals.push(Global {
+                name: format!("named barrier {}", inst.result().unwrap_or_default()),
+                space: AddressSpace::Local,
+                ty: i32,
+                size: 4,
+                align: 4,
+                init: None,
+                exported: false,
+                imported: false,
+                loc,
+            });
+            let barrier = body.b.const_operand(ty, ConstKind::Address(barrier, 0));
+            first_item(body, |body| body.emit_void(Op::Store(barrier, count, plain_access(4))));
+            body.set_result(inst, barrier)?;
+        }
+        Spv::MemoryNamedBarrier => {
+            let (barrier, scope) = (body.arg(inst, 0)?, scope(body, inst, 1)?);
+            let ordering = memory_ordering(body, inst, 2)?;
+            if body.b.module.types[body.type_of(barrier)] != Type::Pointer(AddressSpace::Local) {
+                return Err(inst.error("waits at what is no named barrier".into()));
+            }
+            body.emit_void(Op::NamedBarrier(barrier, scope, ordering));
+        }
         _ => return Ok(false),
     }
     Ok(true)
 }
 
+/// The first item of a work-group does something, between two barriers of the work-group.
+fn first_item(body: &mut Body<'_, '_>, what: impl FnOnce(&mut Body<'_, '_>)) {
+    let (execution, memory, ordering) = (Scope::Workgroup, Scope::Workgroup, Ordering::AcqRel);
+    one_item(body, Op::ControlBarrier { execution, memory, ordering }, what);
+}
+
 /// All work-items of the launch wait for each other: those of each group, then one of each, then
 /// those of each group.
 fn grid_barrier(body: &mut Body<'_, '_>, memory: Scope, ordering: Ordering) {
-    let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
     let barrier = Op::ControlBarrier { execution: Scope::Workgroup, memory, ordering };
+    one_item(body, barrier, |body| body.emit_void(Op::GridBarrier));
+}
+
+fn one_item(body: &mut Body<'_, '_>, barrier: Op, what: impl FnOnce(&mut Body<'_, '_>)) {
+    let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
     body.emit_void(barrier.clone());
     let item = body.emit(i64, Op::WorkItem(WorkItemQuery::LocalLinearId, 0));
     let zero = body.int(i64, 0);
     let first = body.emit(bool, Op::Compare(CompareOp::Eq, item, zero));
     let [wait, next] = [body.new_block(), body.new_block()];
     body.go_on(Terminator::CondBranch(first, wait, next), wait);
-    body.emit_void(Op::GridBarrier);
+    what(body);
     body.go_on(Terminator::Branch(next), next);
     body.emit_void(barrier);
 }

@@ -178,6 +178,8 @@ impl Builder<'_> {
                 kind = SpvKind::Pointer(inst.arg(1)?);
                 pointer_type(class)
             }
+            // Named barriers are numbers of sub-groups in local memory.
+            Op::TypeNamedBarrier => Type::Pointer(AddressSpace::Local),
             // An event carries no information.
             Op::TypeEvent => Type::Int(64),
             Op::TypeFunction => {

@@ -12,6 +12,8 @@ pub struct Barrier {
     pub resume: BlockId,
     /// The scope of the items that wait: a sub-group or a work-group.
     pub scope: Scope,
+    /// Whether it is a named barrier, at which some sub-groups of the work-group wait.
+    pub named: bool,
     /// The values to keep, in ascending order.
     pub live: Vec<ValueId>,
     /// Those of them that may differ from the values in the frame: they were defined since the item was
@@ -27,6 +29,7 @@ pub fn stop_scope(op: &Op) -> Option<Scope> {
             Scope::Subgroup => Some(Scope::Subgroup),
             Scope::Workgroup | Scope::Device | Scope::System => Some(Scope::Workgroup),
         },
+        Op::NamedBarrier(..) => Some(Scope::Workgroup),
         _ => None,
     }
 }

@@ -15,6 +15,7 @@ pub(super) fn cut(function: &mut Function) -> Vec<Barrier> {
         let stop = block.insts.iter().enumerate();
         let stop = stop.filter_map(|(at, inst)| Some((at, stop_scope(&inst.op)?))).next();
         let Some((at, scope)) = stop else { continue };
+        let named = matches!(block.insts[at].op, Op::NamedBarrier(..));
         let tail = Block {
             insts: block.insts.split_off(at + 1),
             terminator: Terminator::Unreachable,
@@ -29,6 +30,7 @@ pub(super) fn cut(function: &mut Function) -> Vec<Barrier> {
             block: head,
             resume,
             scope,
+            named,
             live: Vec::new(),
             changed: Vec::new(),
         });

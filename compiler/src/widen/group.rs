@@ -22,6 +22,13 @@ impl Widener<'_> {
             Op::ControlBarrier { execution: Scope::Subgroup, memory, ordering } => {
                 self.out.effect(Op::Fence(memory, ordering), inst.flags);
             }
+            Op::NamedBarrier(at, scope, ordering) => {
+                if self.shape(at) != Shape::Uniform {
+                    return Err(Refusal::new("a named barrier that may differ between items"));
+                }
+                let at = self.one(at);
+                self.out.effect(Op::NamedBarrier(at, scope, ordering), inst.flags);
+            }
             Op::WorkItem(WorkItemQuery::SubgroupLocalId, _) => self.number(inst, 0)?,
             Op::WorkItem(WorkItemQuery::SubgroupSize, _) if self.rows == Rows::Whole => {
                 self.number(inst, i64::from(self.out.lanes))?;

@@ -10,9 +10,9 @@ use tally_compiler_protocol::checks::{
 use tally_compiler::codegen::{Options, kernel_code};
 use tally_compiler::ir::Module;
 
-use super::gathers;
 use super::harness::clang::compile_text;
-use super::harness::{Arg, Grid, Kernel, module, value, widths};
+use super::harness::{Arg, Grid, Kernel, module, targets, value, widths};
+use super::{gathers, named_barriers};
 
 /// Number of bytes with states.
 const BYTES: usize = 1 << 20;
@@ -188,6 +188,26 @@ fn a_gather_beyond_the_end_is_told() {
         let seen = Seen { kind: SiteKind::Read, at: 4096 + 404, item: [100, 0, 0], items: 1 };
         assert_eq!(world.take(kernel), [seen], "{lanes}");
     });
+}
+
+/// Named barriers are no accesses, and those between them are checked as others are.
+#[test]
+fn accesses_between_named_barriers_are_checked() {
+    let module = named_barriers::pairs(16, 64);
+    for target in targets() {
+        for lanes in [1, 16] {
+            let kernel = Kernel::checked(&module, "k", &target, lanes, ALL);
+            let world = &mut World::new();
+            world.set(4096, 4 * 100, DEFINED);
+            world.set(8192, 4 * 128, UNDEFINED);
+            let args = vec![world.at(8192), world.at(4096)];
+            kernel.run_checked(Grid::line(128, 64), args, 0, &world.words());
+            let seen = world.take(&kernel);
+            assert!(!seen.is_empty(), "{lanes}");
+            let beyond = |it: &Seen| it.kind == SiteKind::Read && it.at >= 4096 + 400;
+            assert!(seen.iter().all(beyond), "{lanes}: {seen:?}");
+        }
+    }
 }
 
 /// A copy of bytes is checked as a whole, and the states are copied too: uninitialised bytes are

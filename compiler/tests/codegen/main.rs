@@ -22,6 +22,7 @@ mod harness;
 mod images;
 mod kernels;
 mod maths;
+mod named_barriers;
 mod nests;
 mod numbers;
 mod passes;
