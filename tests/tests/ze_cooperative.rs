@@ -11,7 +11,7 @@ use tally_tests::{check, refused};
 use tally_ze::*;
 
 /// Each group adds its part of the input, waits for all by an atomic, and then reads what the others
-/// have written. (Not by an atomic load: LLVM gives those the scope of a work-group, whatever the source says.)
+/// have written. (Not by an atomic load: LLVM takes the number of its order for that of its scope.)
 const KERNELS: &str = "
     kernel void shares(global const uint *in, global uint *parts, global atomic_uint *arrived,
                        global uint *out, uint each)
