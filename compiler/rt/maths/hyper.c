@@ -90,7 +90,7 @@ static inline F32 sinh_near_32(F32 x) {
 }
 
 // (e^2x - 1) / (e^2x + 1). With 2x = n ln 2 + r, e^2x - 1 is 2^n (e^r - 1) + 2^n - 1, where nothing cancels for n = 0.
-// There the quotient is x plus a small one.
+// For small n the quotient is x plus a smaller one, whose errors count less.
 static inline F32 tanh_near_32(F32 x) {
   F32 size = abs32(x), twice = 2 * (size < 10 ? size : (F32)10), nothing = 0;
   F32 shifted = fma32(twice, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
@@ -98,7 +98,8 @@ static inline F32 tanh_near_32(F32 x) {
   F32 square = r * r, power = of_bits32((bits32(shifted) << 23) + 0x3f800000);
   F32 curve = square * POLYNOMIAL32(EXP32, r, square);
   F32 over = fma32(power, curve, fma32(power, r, power - 1));
-  F32 first = count == 0 ? size : nothing, rest = count == 0 ? fma32(-size, over, curve) : over;
+  M32 small = count < 2;
+  F32 first = small ? size : nothing, rest = small ? fma32(-size, over, over - twice) : over;
   F32 result = with_sign32(first + rest / (over + 2), x);
   return x != x ? x : result;
 }
