@@ -107,7 +107,7 @@ pub enum Record {
     },
     /// Bytes that either the host or the device has changed: a replay writes those that still are what they were.
     Either {
-        /// Whether the device had nothing left that it could run.
+        /// Whether the device had nothing left that it could run. If not, a kernel that waits for the host may run.
         settled: bool,
         /// Where they are.
         address: u64,

@@ -2,6 +2,7 @@
 //! Initialisation and the driver object.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::time::Duration;
 
 use tally_ze::{
     Chained, ZE_MAX_EXTENSION_NAME, make_version, ze_api_version_t,
@@ -260,15 +261,16 @@ unsafe extern "C" fn place_next(address: u64) -> ze_result_t {
     ze_result_t::ZE_RESULT_SUCCESS
 }
 
-/// Waits until nothing is left that the first device could run; NOT_READY: it waits for a function of the host.
-unsafe extern "C" fn settle_all(_: u64) -> ze_result_t {
+/// Waits until nothing is left that the first device could run, for no longer than so many milliseconds; NOT_READY: it
+/// waits for a function of the host.
+unsafe extern "C" fn settle_all(patience: u64) -> ze_result_t {
     // SAFETY: takes a number, and devices live as long as the process.
     let device = unsafe {
         let first = super::runtime::zerTranslateIdentifierToDeviceHandle(0);
         handle::get(first, "")
     };
     let vm = device.ok().and_then(|device| device.gpu().vm());
-    match vm.map(|vm| settle::settle(&vm)) {
+    match vm.map(|vm| settle::settle(&vm, Duration::from_millis(patience))) {
         Some(Settled::Calls) => ze_result_t::ZE_RESULT_NOT_READY,
         _ => ze_result_t::ZE_RESULT_SUCCESS,
     }

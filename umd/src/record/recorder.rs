@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_ze::call::Words;
 use tally_ze::*;
@@ -14,8 +14,8 @@ use super::arguments::{Encoded, object};
 use super::file::{open, program};
 use super::functions::{self, Around};
 use super::memory::{self, Masked, Memory};
-use super::settle::{Settled, settle};
-use super::threads;
+use super::settle::{PATIENCE, Settled, settle};
+use super::threads::Places;
 use super::touches::{Kernels, Touches};
 use crate::api::{graph, runtime};
 use crate::backend::embedded::gate;
@@ -80,10 +80,12 @@ pub struct Recorder {
     pub(super) running: u32,
     pub(super) ended: u64,
     pub(super) turns: u32,
+    /// How long the device may run before a call ends.
+    patience: Duration,
     /// How often the device was let go on.
     pub(super) sections: u64,
-    /// Whether a thread was in no call since the device was let go on.
-    pub(super) host_ran: bool,
+    /// Where the program's other threads were when the device was let go on.
+    pub(super) places: Option<Places>,
     /// Whether the device has a gate.
     has_gate: bool,
     /// Called around host functions.
@@ -166,7 +168,8 @@ impl Recorder {
             ended: 0,
             turns: 0,
             sections: 0,
-            host_ran: false,
+            patience: PATIENCE[0],
+            places: None,
             has_gate: device.gpu().backend().lane() == EMBEDDED,
             around,
             functions: 0,
@@ -349,7 +352,7 @@ impl Recorder {
 
     /// Records what the host has written.
     pub(super) fn before(&mut self) {
-        self.host_ran |= threads::host_runs();
+        self.places.get_or_insert_with(Places::now);
         if self.settled == Settled::Runs {
             self.before_end();
             self.late_writes();
@@ -447,10 +450,15 @@ impl Recorder {
         }
     }
 
+    /// Whether another thread may have written memory since the device was let go on.
+    fn host_has_run(&self) -> bool {
+        self.places.as_ref().is_none_or(Places::have_run)
+    }
+
     /// Takes note of what the device has written, or the host if another thread runs.
     fn device_writes(&mut self, most: usize, settled: bool) {
         let mut either = Vec::new();
-        let host_runs = self.host_ran || !settled;
+        let host_runs = self.host_has_run() || !settled;
         self.memory.by_device(&self.busy, host_runs.then_some(&mut either));
         if either.iter().map(Masked::bytes).sum::<usize>() <= most {
             either.into_iter().for_each(|it| self.add(&it.by_either(settled)));
@@ -461,7 +469,7 @@ impl Recorder {
 
     /// Records what has changed of a command's memory that runs for long.
     fn late_writes(&mut self) {
-        self.not_kept("who wrote into memory of commands that ran for more than a second, while they ran: few bytes count as the host's".into());
+        self.not_kept("who wrote into memory of commands that went on running behind a call: few bytes count as the host's".into());
         self.device_writes(LATE, false);
     }
 
@@ -470,11 +478,12 @@ impl Recorder {
         let Some(vm) = self.vm.upgrade() else { return };
         self.settled = Settled::Waits;
         self.sections += 1;
-        self.host_ran |= threads::host_runs();
+        let begun = Instant::now();
+        self.places.get_or_insert_with(Places::now);
         let mut standing;
         let settled = loop {
             gate::open();
-            let settled = settle(&vm);
+            let settled = settle(&vm, self.patience);
             standing = activity::standing(&vm);
             if !self.has_gate || matches!(settled, Settled::Idle | Settled::Runs) {
                 break settled;
@@ -485,10 +494,16 @@ impl Recorder {
                 break settled;
             }
         };
-        if self.host_ran {
+        if self.host_has_run() {
             // A replay has to know before it waits for the same.
             self.memory.changed_words().iter().for_each(|word| self.add(word));
         }
+        // A program whose kernels wait for the host may well have many of them.
+        self.patience = match settled {
+            Settled::Runs => (self.patience / 2).max(PATIENCE[1]),
+            _ if begun.elapsed() > self.patience / 2 => PATIENCE[0],
+            _ => self.patience,
+        };
         self.before_end();
         self.settled = settled;
         let same = self.standing.replace(standing) == self.standing;

@@ -23,8 +23,9 @@ pub enum Settled {
     Runs,
 }
 
-/// The time after which what runs may go on running: it may wait for something that the host does without a call.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time after which what runs may go on running, at most and at least: it may wait for something that the host does
+/// without a call.
+pub const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(30)];
 /// The time between two looks.
 const LOOK: Duration = Duration::from_micros(100);
 /// Looks without such a time, at first.
@@ -32,8 +33,8 @@ const CLOSE: u32 = 50;
 /// Looks in a row that find nothing running. A queue that is about to be woken looks as if it waited.
 const LOOKS: u32 = 3;
 
-/// Waits until all work of a VM is complete, or none of it can go on.
-pub fn settle(vm: &Arc<Vm>) -> Settled {
+/// Waits until all work of a VM is complete, or none of it can go on, or for so long.
+pub fn settle(vm: &Arc<Vm>, patience: Duration) -> Settled {
     let shared = Shared::of(vm);
     let begun = Instant::now();
     let (mut looks, mut quiet) = (0, 0);
@@ -53,7 +54,7 @@ pub fn settle(vm: &Arc<Vm>) -> Settled {
         if quiet == LOOKS {
             return if shared.waits_for_function() { Settled::Calls } else { Settled::Waits };
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > patience {
             return Settled::Runs;
         }
         before = Some(standing);

@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the program's threads are: in a call, in a function that the device has called, or in code of their own.
+//! Where the program's threads are: in a call, in a function that the device has called, or in code of their own, and
+//! whether they have run there.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Threads that have made calls, and are in none.
-static OUTSIDE: AtomicU32 = AtomicU32::new(0);
+/// A thread that has made calls.
+struct Thread {
+    id: libc::pid_t,
+    /// How often it has begun or ended a call: odd in a call.
+    turns: AtomicU64,
+}
+
+static THREADS: Mutex<Vec<Arc<Thread>>> = Mutex::new(Vec::new());
+
+fn lock() -> MutexGuard<'static, Vec<Arc<Thread>>> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 thread_local! {
     static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
@@ -14,51 +26,98 @@ thread_local! {
     static CALLER: Caller = Caller::new();
 }
 
-/// A thread that has made calls.
-struct Caller;
+/// This thread, as long as it lives.
+struct Caller(Arc<Thread>);
 
 impl Caller {
     fn new() -> Self {
-        OUTSIDE.fetch_add(1, Ordering::SeqCst);
-        Self
+        // SAFETY: only asks.
+        let id = unsafe { libc::gettid() };
+        let thread = Arc::new(Thread { id, turns: AtomicU64::new(0) });
+        lock().push(Arc::clone(&thread));
+        Self(thread)
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        OUTSIDE.fetch_sub(1, Ordering::SeqCst);
+        lock().retain(|it| !Arc::ptr_eq(it, &self.0));
     }
 }
 
 /// A call of this thread, as long as it is in progress.
-pub struct Inside(bool);
+pub struct Inside(());
 
 impl Inside {
     /// A call begins.
     pub fn begins() -> Self {
-        // A thread that is ending is not counted.
-        let counts = !is_in_function() && CALLER.try_with(|_| {}).is_ok();
-        let calls = CALLS.replace(CALLS.get() + 1);
-        if counts && calls == 0 {
-            OUTSIDE.fetch_sub(1, Ordering::SeqCst);
+        if CALLS.replace(CALLS.get() + 1) == 0 {
+            turn();
         }
-        Self(counts)
+        Self(())
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        let calls = CALLS.get() - 1;
-        CALLS.set(calls);
-        if self.0 && calls == 0 {
-            OUTSIDE.fetch_add(1, Ordering::SeqCst);
+        CALLS.set(CALLS.get() - 1);
+        if CALLS.get() == 0 {
+            turn();
         }
     }
 }
 
-/// Whether a thread of the program may write memory now: one that has made calls, and is in none.
-pub fn host_runs() -> bool {
-    OUTSIDE.load(Ordering::SeqCst) != 0
+fn turn() {
+    // The thread that calls functions of the host is the driver's.
+    if is_in_function() {
+        return;
+    }
+    // A thread that is ending is not counted.
+    let _ = CALLER.try_with(|it| it.0.turns.fetch_add(1, Ordering::SeqCst));
+}
+
+/// The processor time of a thread of this process, in ns; none if it is unknown.
+fn time(id: libc::pid_t) -> Option<u64> {
+    /// The clock of one thread that counts the time for which it was scheduled (`MAKE_THREAD_CPUCLOCK` of the
+    /// kernel's `include/linux/posix-timers_types.h`).
+    const OF_THREAD: libc::clockid_t = 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is good for the call.
+    let result = unsafe { libc::clock_gettime(!id << 3 | OF_THREAD, &mut time) };
+    (result == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Where the other threads were at some time.
+#[derive(Default)]
+pub struct Places(Vec<(Arc<Thread>, u64, Option<u64>)>);
+
+impl Places {
+    /// Where they are now.
+    pub fn now() -> Self {
+        // SAFETY: only asks.
+        let own = unsafe { libc::gettid() };
+        let all = lock().clone();
+        let others = all.into_iter().filter(|it| it.id != own);
+        let place = |thread: Arc<Thread>| {
+            let turns = thread.turns.load(Ordering::SeqCst);
+            let time = if turns % 2 == 1 { None } else { time(thread.id) };
+            (thread, turns, time)
+        };
+        Self(others.map(place).collect())
+    }
+
+    /// Whether one of them may have run since then in code of its own, and so may have written memory.
+    pub fn have_run(&self) -> bool {
+        let ran = |(thread, turns, before): &(Arc<Thread>, u64, Option<u64>)| {
+            match thread.turns.load(Ordering::SeqCst) == *turns {
+                true if turns % 2 == 1 => false,
+                // A thread that has ended since has run.
+                true => before.is_none() || time(thread.id) != *before,
+                false => true,
+            }
+        };
+        self.0.iter().any(ran)
+    }
 }
 
 /// Whether this thread is in a function that the device has called.

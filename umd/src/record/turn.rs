@@ -91,7 +91,7 @@ pub fn take(mut guard: Guard) -> Guard {
     }
     ENDED.notify_all();
     if let Some(recorder) = guard.as_mut() {
-        recorder.host_ran = false;
+        recorder.places = None;
     }
     if guard.as_ref().is_some_and(|it| it.settled != Settled::Idle) {
         static PACER: Once = Once::new();

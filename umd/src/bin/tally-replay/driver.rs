@@ -155,9 +155,10 @@ impl Driver {
         succeeded("tallyPlaceNext", self.own("tallyPlaceNext", address)?)
     }
 
-    /// Waits until nothing is left that the device could run; whether it waits for a function of the host.
-    pub fn settle(&mut self) -> Result<bool> {
-        match self.own("tallySettle", 0)? {
+    /// Waits until nothing is left that the device could run, for so many ms; whether it waits for a function of the
+    /// host.
+    pub fn settle(&mut self, patience: u64) -> Result<bool> {
+        match self.own("tallySettle", patience)? {
             ze_result_t::ZE_RESULT_NOT_READY => Ok(true),
             result => succeeded("tallySettle", result).map(|()| false),
         }

@@ -21,6 +21,9 @@ use crate::scan::{Scan, Write, open};
 
 /// The most differences that are printed.
 const TOLD: u64 = 20;
+/// How long the device may run before a replay goes on, and if a kernel is known to have waited for the host, in ms.
+const PATIENCE: u64 = 1000;
+const SHORT: u64 = 30;
 /// `ZE_MEMORY_ACCESS_ATTRIBUTE_NONE`.
 const NO_ACCESS: u64 = 0;
 
@@ -160,14 +163,14 @@ impl<'a> Player<'a> {
                 }
                 Record::Word { address, value, how } => {
                     if how == Written::Left {
-                        self.settle()?;
+                        self.settle(PATIENCE)?;
                     }
                     let adds = how == Written::Added;
                     let written = self.memory().write_word(address, value, adds);
                     written.map_err(|error| format!("behind call {last}, {error}"))?;
                 }
                 Record::Either { settled, address, mask, old, data } => {
-                    self.settle()?;
+                    self.settle(if settled { PATIENCE } else { SHORT })?;
                     let differ = self.memory().write_if(address, &mask.0, &old.0, &data.0);
                     let differ = differ.map_err(|error| format!("behind call {last}, {error}"))?;
                     if settled && self.arguments.verify && differ != 0 {
@@ -183,7 +186,7 @@ impl<'a> Player<'a> {
                         .into());
                     }
                 }
-                Record::Waits if self.arguments.verify => self.settle()?,
+                Record::Waits if self.arguments.verify => self.settle(PATIENCE)?,
                 Record::Idle => {
                     self.idle = true;
                     if self.arguments.verify {
@@ -204,7 +207,7 @@ impl<'a> Player<'a> {
             self.wait_for_all()?;
         } else {
             // The recorded run ended with work that waited, so this one need not end either.
-            self.settle()?;
+            self.settle(PATIENCE)?;
             self.outcome.unfinished = self.wait_for(0).is_err();
         }
         Ok(self.outcome)
@@ -231,10 +234,10 @@ impl<'a> Player<'a> {
     }
 
     /// Waits until nothing is left that the device could run.
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self, patience: u64) -> Result<()> {
         let limit = Instant::now() + Duration::from_secs(self.arguments.timeout.into());
         // A function that does not wait for the replay is about to be called, or has ended.
-        while self.driver.settle()? && !functions::waits() && Instant::now() < limit {
+        while self.driver.settle(patience)? && !functions::waits() && Instant::now() < limit {
             thread::sleep(Duration::from_millis(1));
         }
         Ok(())
