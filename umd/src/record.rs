@@ -42,6 +42,7 @@ mod done;
 mod file;
 mod functions;
 mod hook;
+mod host;
 mod memory;
 mod recorder;
 pub mod settle;

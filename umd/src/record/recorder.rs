@@ -13,6 +13,7 @@ use tally_ze::*;
 use super::arguments::{Encoded, object};
 use super::file::{open, program};
 use super::functions::{self, Around};
+use super::host::Host;
 use super::memory::{self, Masked, Memory};
 use super::settle::{PATIENCE, Settled, settle};
 use super::threads::Places;
@@ -26,11 +27,9 @@ use crate::submit::activity::{self, Standing};
 use crate::vm::Vm;
 use crate::{process, settings, space};
 
-/// The most bytes of the program's memory in one record.
-const PART: usize = 1 << 20;
 /// The most bytes of which it is left open whether the host or the device has changed them, if the device has nothing
 /// left to run, and if a command runs.
-const EITHER: usize = 1 << 20;
+const EITHER: usize = 64 << 10;
 const LATE: usize = 4096;
 /// How often the end of the process asks for the recorder, with a millisecond in between.
 const TRIES: u32 = 500;
@@ -65,8 +64,8 @@ pub struct Recorder {
     /// What queues did then.
     standing: Option<Standing>,
     reservation: (u64, u64),
-    /// Hashes of the program's memory as it was recorded last.
-    host: HashMap<(u64, u64), u64>,
+    /// The program's memory as it was recorded last.
+    host: Host,
     /// The program's memory that commands read which are not complete.
     reads: BTreeSet<(u64, u64)>,
     /// The program's memory that commands have written since all work was complete.
@@ -158,7 +157,7 @@ impl Recorder {
             settled: Settled::Idle,
             standing: None,
             reservation,
-            host: HashMap::new(),
+            host: Host::default(),
             reads: BTreeSet::new(),
             written: Vec::new(),
             captured: Target::default(),
@@ -376,8 +375,8 @@ impl Recorder {
         self.memory.by_function(|record| records.push(record));
         for range in self.reads.clone() {
             let Some(bytes) = memory::read(range.0, range.1) else { continue };
-            if self.host.insert(range, hash(&bytes)) != Some(hash(&bytes)) {
-                records.push(Record::Host { address: range.0, data: Bytes(bytes) });
+            for (address, part) in self.host.changed(range.0, &bytes) {
+                records.push(Record::Host { address, data: Bytes(part.to_vec()) });
             }
         }
         let mut words = Vec::new();
@@ -417,11 +416,7 @@ impl Recorder {
                 self.not_kept("memory of the program that could not be read".into());
                 continue;
             };
-            if self.host.insert(range, hash(&bytes)) == Some(hash(&bytes)) {
-                continue;
-            }
-            for (i, part) in bytes.chunks(PART).enumerate() {
-                let address = range.0 + (i * PART) as u64;
+            for (address, part) in self.host.changed(range.0, &bytes) {
                 self.add(&Record::Host { address, data: Bytes(part.to_vec()) });
             }
         }
@@ -463,7 +458,7 @@ impl Recorder {
         if either.iter().map(Masked::bytes).sum::<usize>() <= most {
             either.into_iter().for_each(|it| self.add(&it.by_either(settled)));
         } else {
-            self.not_kept("what threads wrote while others' commands ran, where that was more than 1 MiB at a time: it counts as the commands'".into());
+            self.not_kept("what threads wrote while others' commands ran, where that was more than 64 KiB at a time: it counts as the commands'".into());
         }
     }
 
@@ -526,8 +521,7 @@ impl Recorder {
         let mut records = Vec::new();
         self.memory.expected(|record| records.push(record));
         for (address, size) in std::mem::take(&mut self.written) {
-            let end = address + size;
-            self.host.retain(|&(at, bytes), _| at >= end || at + bytes <= address);
+            self.host.forget(address, size);
             if let Some(bytes) = memory::read(address, size) {
                 records.push(Record::Expect { address, size, hash: hash(&bytes) });
             }

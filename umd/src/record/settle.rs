@@ -36,6 +36,8 @@ const LOOKS: u32 = 3;
 /// Waits until all work of a VM is complete, or none of it can go on, or for so long.
 pub fn settle(vm: &Arc<Vm>, patience: Duration) -> Settled {
     let shared = Shared::of(vm);
+    // The device may have deferred a wake, since the thread is used to wait for its work by itself.
+    vm.backend().begin_wait();
     let begun = Instant::now();
     let (mut looks, mut quiet) = (0, 0);
     let mut before = None;

@@ -247,6 +247,8 @@ impl<'a> Player<'a> {
     fn wait_for_all(&mut self) -> Result<()> {
         functions::set_free(true);
         let waited = self.wait_for(u64::from(self.arguments.timeout) * 1_000_000_000);
+        // Also for the work of lists and queues that were destroyed.
+        self.settle(PATIENCE)?;
         functions::set_free(false);
         waited
     }
@@ -276,6 +278,7 @@ impl<'a> Player<'a> {
         // ends all the same, and a wait may go on.
         let again = row.name.starts_with("zeMemFree")
             || row.name.contains("EndGraphCapture")
+                && recorded != ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER
             || recorded == ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT
                 && row.class == Class::Appends
                 && has_all_events(row, call)
