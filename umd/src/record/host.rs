@@ -29,7 +29,9 @@ impl Host {
         let first = address - address % CHUNK;
         let end = address.saturating_add(size);
         let chunks: Vec<u64> = self.0.range(first..end).map(|it| *it.0).collect();
-        chunks.iter().for_each(|chunk| drop(self.0.remove(chunk)));
+        for chunk in chunks {
+            self.0.remove(&chunk);
+        }
     }
 
     /// The parts of a range, with their addresses, that are not what was recorded last.
