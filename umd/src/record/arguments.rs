@@ -91,6 +91,16 @@ impl Recorder {
                         known => known,
                     },
                     Arg::Event => self.event(raw),
+                    // What a null pointer means differs from what no element means.
+                    Arg::Objects(_)
+                    | Arg::Events(_)
+                    | Arg::Devices(_)
+                    | Arg::Words(_)
+                    | Arg::Ranges(_)
+                        if raw == 0 =>
+                    {
+                        Value::Null
+                    }
                     Arg::Desc(size) => self.chain(raw, size, &mut encoded),
                     Arg::Next => self.chain(raw, 0, &mut encoded),
                     Arg::Value(size) => {

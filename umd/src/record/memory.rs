@@ -146,21 +146,26 @@ impl Memory {
         changed.into_iter().map(|it| it.1).collect()
     }
 
-    /// What the host has changed, but for memory that commands `touch`, since the device may have changed that.
-    pub fn by_host(&mut self, touches: &Touches, add: impl FnMut(Record)) {
+    /// What the host has changed, but for memory that commands touch and variables of modules, if some run: the device
+    /// may have changed that.
+    pub fn by_host(&mut self, touches: Option<&Touches>, add: impl FnMut(Record)) {
         self.changed_by_host(touches, false, add);
     }
 
     /// What a host function has changed: byte by byte, since a replay may call it while other commands run.
     pub fn by_function(&mut self, add: impl FnMut(Record)) {
-        self.changed_by_host(&Touches::default(), true, add);
+        self.changed_by_host(None, true, add);
     }
 
-    fn changed_by_host(&mut self, touches: &Touches, bytewise: bool, mut add: impl FnMut(Record)) {
+    fn changed_by_host(
+        &mut self,
+        touches: Option<&Touches>,
+        bytewise: bool,
+        mut add: impl FnMut(Record),
+    ) {
         let mut words = Vec::new();
-        let is_none = touches.is_none();
         let untouched = |&(&base, ref piece): &(&u64, &mut Piece)| {
-            is_none || !piece.is_variables && !touches.contains(base)
+            touches.is_none_or(|it| !piece.is_variables && !it.contains(base))
         };
         for (&base, piece) in self.pieces.iter_mut().filter(untouched) {
             let mut whole = Whole::default();

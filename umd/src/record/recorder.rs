@@ -358,7 +358,7 @@ impl Recorder {
             return;
         }
         if self.has_gate {
-            self.host_writes(&Touches::default());
+            self.host_writes(None);
             return;
         }
         let standing = self.vm.upgrade().map(|vm| activity::standing(&vm));
@@ -366,7 +366,7 @@ impl Recorder {
             // Work has gone on since, so what changed of its memory is taken for its own.
             self.settle();
         }
-        self.host_writes(&Touches::default());
+        self.host_writes(None);
     }
 
     /// Records what a host function has written.
@@ -398,7 +398,7 @@ impl Recorder {
     }
 
     /// Records what the host has written outside of memory that commands touch.
-    pub(super) fn host_writes(&mut self, touches: &Touches) {
+    pub(super) fn host_writes(&mut self, touches: Option<&Touches>) {
         let Some(file) = &mut self.file else { return };
         let mut failed = None;
         self.memory.by_host(touches, |record| {
@@ -427,7 +427,7 @@ impl Recorder {
         let touches = self.busy.clone();
         self.memory.take_ranges(&touches);
         if self.settled != Settled::Idle && !touches.all {
-            self.host_writes(&touches);
+            self.host_writes(Some(&touches));
         }
     }
 
@@ -441,7 +441,7 @@ impl Recorder {
             self.late_writes();
         }
         if self.has_words && (is_quiet || self.settled == Settled::Idle) {
-            self.host_writes(&Touches::default());
+            self.host_writes(None);
         }
     }
 

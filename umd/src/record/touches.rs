@@ -29,11 +29,6 @@ impl Touches {
         self.ranges.extend(&other.ranges);
     }
 
-    /// Whether there are none.
-    pub fn is_none(&self) -> bool {
-        !self.all && self.bases.is_empty() && self.ranges.is_empty()
-    }
-
     /// Whether an allocation is one of them.
     pub fn contains(&self, base: u64) -> bool {
         self.all || self.bases.contains(&base)

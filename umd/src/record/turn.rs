@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use super::recorder::{Guard, Recorder, lock};
 use super::settle::Settled;
 use super::threads::{self, is_in_function};
-use super::touches::Touches;
 use crate::process;
 
 /// Notified when a host function has ended.
@@ -36,7 +35,7 @@ pub fn around_function(call: Option<(u32, u32)>) {
             None => {
                 recorder.settle();
                 // The program has written it, not the function.
-                recorder.host_writes(&Touches::default());
+                recorder.host_writes(None);
                 recorder.running += 1;
                 threads::set_in_function(true);
             }

@@ -199,7 +199,7 @@ rows! {
     zeCommandListGetNextCommandIdWithKernelsExp: Plain [Subject, Desc(size_of::<ze_mutable_command_id_exp_desc_t>()), Word, Objects(2), Out];
     zeCommandListUpdateMutableCommandsExp: Plain [Subject, Special];
     zeCommandListUpdateMutableCommandSignalEventExp: Plain [Subject, Word, Event];
-    zeCommandListUpdateMutableCommandWaitEventsExp: Plain [Subject, Word, Word, Events(2)];
+    zeCommandListUpdateMutableCommandWaitEventsExp: Plain [Subject, Word, Word, Objects(2)];
     zeCommandListUpdateMutableCommandKernelsExp: Plain [Subject, Word, Arg::Words(1), Objects(1)];
     // graphs
     zeGraphCreateExt: Plain [Subject, Next, New];

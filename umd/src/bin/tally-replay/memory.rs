@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ze_tally::recording::hash;
@@ -21,6 +22,31 @@ pub struct Memory {
 
 fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Writes bytes. What may not be written (virtual memory that is for reading only, whose bytes are written elsewhere) is
+/// told, and stays.
+fn put(to: *mut u8, data: &[u8]) -> Result<()> {
+    static TOLD: Once = Once::new();
+    let local = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    let remote = libc::iovec { iov_base: to.cast(), iov_len: data.len() };
+    // SAFETY: the place is an allocation's or a stand-in of this process, and the call answers EFAULT where nothing can
+    // be written. The device may access it, as it may while a program writes it.
+    let put = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
+    match put {
+        _ if put == data.len() as isize => Ok(()),
+        -1 if std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT) => {
+            Err(std::io::Error::last_os_error().into())
+        }
+        _ => {
+            TOLD.call_once(|| {
+                eprintln!(
+                    "tally-replay: memory at {to:p} cannot be written here, and stays as it is"
+                );
+            });
+            Ok(())
+        }
+    }
 }
 
 /// The range that holds all of `bytes` at an address: its start and what is known of it.
@@ -99,16 +125,20 @@ impl Memory {
         let used = last.map_or(bytes, |last| 8 * (last + 1) - mask[last].leading_zeros() as usize);
         let to = self.place(address, used as u64)?;
         if mask.is_empty() {
-            // SAFETY: the place is mapped and has as many bytes. The device may access it, as it may while a
-            // program writes it.
-            unsafe { to.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
-            return Ok(());
+            return put(to, data);
         }
-        let mut data = data.iter();
-        for i in (0..used).filter(|&i| mask[i / 8] & (1 << (i % 8)) != 0) {
-            let &byte = data.next().ok_or("a change has fewer bytes than it says")?;
-            // SAFETY: as above.
-            unsafe { to.add(i).write_volatile(byte) };
+        let mut i = 0;
+        let mut data = data;
+        while i < used {
+            let is_set = |&i: &usize| mask[i / 8] & (1 << (i % 8)) != 0;
+            let run = (i..used).take_while(is_set).count();
+            let (part, rest) =
+                data.split_at_checked(run).ok_or("a change has fewer bytes than it says")?;
+            if run != 0 {
+                put(to.wrapping_add(i), part)?;
+            }
+            data = rest;
+            i += run.max(1);
         }
         Ok(())
     }
