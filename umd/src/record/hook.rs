@@ -11,6 +11,7 @@ use super::turn;
 use crate::api::{list, queue};
 use crate::error::Error;
 use crate::handle::RawHandle;
+use crate::recording::Value;
 use crate::recording::calls::{Class, ROWS, Row};
 use crate::space;
 
@@ -48,6 +49,9 @@ pub unsafe fn called(
         let why = Error::invalid("hCommandList: it is synchronous");
         crate::error::set_last(row.name, &why);
         return why.code();
+    }
+    if row.name == "zeMemFreeExt" {
+        return freed(guard, call, words, real, encoded.values);
     }
     let result = if row.class == Class::Waits {
         if recorder.settled != Settled::Idle {
@@ -87,6 +91,39 @@ pub unsafe fn called(
         Some((handle, wait)) => unsafe { wait(handle) },
         None => result,
     }
+}
+
+/// Makes and records a call that frees memory and may wait for the device, and so for what other threads do.
+fn freed(
+    mut guard: Guard,
+    call: usize,
+    words: &Words,
+    real: &dyn Fn(&Words) -> ze_result_t,
+    values: Vec<Value>,
+) -> ze_result_t {
+    let address = words.as_slice().get(2).copied().unwrap_or_default();
+    if let Some(recorder) = guard.as_mut().filter(|it| it.settled != Settled::Idle) {
+        recorder.before();
+        guard = turn::take(guard);
+    }
+    // Nobody looks at it any more: it may be gone at any time.
+    let removed = guard.as_mut().and_then(|it| it.memory.remove(address));
+    flush(&mut guard);
+    drop(guard);
+    let result = real(words);
+    guard = turn::lock_for_call();
+    if let Some(recorder) = guard.as_mut() {
+        if let Some((owner, size)) = removed.filter(|_| result != ze_result_t::ZE_RESULT_SUCCESS) {
+            recorder.memory.add(address, size, owner, true);
+        }
+        recorder.after_wait();
+        recorder.keep(call, result, values);
+        if recorder.settled != Settled::Idle {
+            guard = turn::take(guard);
+        }
+        flush(&mut guard);
+    }
+    result
 }
 
 fn flush(guard: &mut Guard) {
