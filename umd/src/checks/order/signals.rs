@@ -166,7 +166,8 @@ impl State {
                 continue;
             }
             match self.node_mut(other) {
-                Some(node) if node.tells && !node.has_started => {
+                // The signal of a call that appends lists is never told, and so not judged.
+                Some(node) if !node.has_started && (node.tells || rule != Broken::Wait) => {
                     let rule = if rule == Broken::Wait { Broken::Reset } else { rule };
                     node.claims.push((rule, execution));
                 }
