@@ -166,8 +166,7 @@ impl State {
                 continue;
             }
             match self.node_mut(other) {
-                // The signal of a call that appends lists is never told, and so not judged.
-                Some(node) if !node.has_started && (node.tells || rule != Broken::Wait) => {
+                Some(node) if !node.has_started => {
                     let rule = if rule == Broken::Wait { Broken::Reset } else { rule };
                     node.claims.push((rule, execution));
                 }
@@ -188,10 +187,12 @@ impl State {
         found
     }
 
-    /// Whether an execution is one of a list that has copies: the device does not tell when it starts.
+    /// Whether the device does not tell when an execution starts: that of a list that has copies, and the waits and the
+    /// signal of a call that appends lists.
     fn is_never_told(&self, execution: Execution) -> bool {
-        let command = self.node(execution).and_then(|it| self.command(it.command));
-        command.is_some_and(|it| it.is_shared)
+        let node = self.node(execution);
+        let is_shared = node.and_then(|it| self.command(it.command)).is_some_and(|it| it.is_shared);
+        is_shared || node.is_some_and(|it| !it.tells && !it.has_started)
     }
 
     /// Whether a third signal comes before both, so that they change nothing.
