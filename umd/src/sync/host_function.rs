@@ -139,9 +139,7 @@ impl Service {
         calls.push(Arc::downgrade(&function));
         Ok(function)
     }
-}
 
-impl Service {
     /// Whether a function is asked for, or runs.
     pub fn is_asked(&self) -> bool {
         let calls = self.calls.lock();
