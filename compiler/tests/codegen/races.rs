@@ -251,8 +251,8 @@ fn a_missing_barrier_in_a_loop_is_told() {
     try_pairs(body, Grid::line(128, 64), |_, b| b > 0);
 }
 
-/// A kernel looks at a cell under the lock of its block, which the driver takes, too. A kernel takes a lock that
-/// nobody frees after a while, and frees it: that shows which one it is.
+/// A kernel looks at a cell under the lock of its block, which the driver takes, too. If a lock stays taken, a kernel
+/// takes it all the same after a while, and frees it at the end: that shows which lock it has used.
 #[test]
 fn cells_are_used_under_the_lock_of_their_block() {
     let text = "kernel void k(global int *a) { a[get_global_id(0)] = 1; }";

@@ -234,7 +234,7 @@ impl Report {
                 .any(|it| !it.signal.as_ref().is_some_and(|it| self.comes(it, &[])))
     }
 
-    /// Whether a submitted command will make the signal, in a queue that does not wait for ever. `behind`: the queues
+    /// Whether a submitted command will make the signal, in a queue that can go on. `behind`: the queues
     /// that wait for it.
     fn comes(&self, signal: &Signal, behind: &[&str]) -> bool {
         let signallers = match signal {

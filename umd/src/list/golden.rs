@@ -210,6 +210,23 @@ fn in_order_immediate() {
     golden.check("in_order_immediate.txt");
 }
 
+/// A wait whose events are complete is no command, unless the device has to tell that it has ended.
+#[test]
+fn a_wait_with_a_number_is_written_in_any_case() {
+    for in_order in [true, false] {
+        let mut golden = Golden::new();
+        let list = golden.immediate("list", in_order);
+        let complete = golden.cb_event(false);
+        let mut packets = |command: &Command<'_>| {
+            list.append(command, None, &mut waits(&[&complete])).expect("it is valid");
+            golden.print("wait")
+        };
+        assert_eq!(packets(&Command::Wait), 0);
+        let told = Command::Together { main: &Command::Wait, with: &[Command::Number(7)] };
+        assert_ne!(packets(&told), 0);
+    }
+}
+
 /// "It can be signaled from multiple append calls, but waiting requires only one memory compare operation."
 /// "Using aggregated event as dependency, requires only one memory compare operation against final value":
 /// however many lists signal it, a wait is one packet that compares one word.

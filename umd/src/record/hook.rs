@@ -106,7 +106,7 @@ fn freed(
         recorder.before();
         guard = turn::take(guard);
     }
-    // Nobody looks at it any more: it may be gone at any time.
+    // From here on the memory may be gone at any time, so the recorder must not read it.
     let removed = guard.as_mut().and_then(|it| it.memory.remove(address));
     flush(&mut guard);
     drop(guard);

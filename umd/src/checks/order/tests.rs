@@ -313,6 +313,33 @@ fn a_reset_may_come_before_a_wait_that_was_submitted_before_it() {
     }
 }
 
+/// The device tells of a command that only waits for an event with a word, which may not be reset until then.
+#[test]
+fn waits_for_words_tell_when_they_have_ended() {
+    assert!(waiting(WORD).tells());
+    assert!(!waiting(Awaited::Counter { cell: A, value: 1 }).tells() && !plain().tells());
+}
+
+/// The device's number does not say which of the copies has started.
+#[test]
+fn waits_in_lists_with_copies_are_not_judged() {
+    for copied in [false, true] {
+        let order = two_lists(true);
+        order.stream_begins(QUEUE, true);
+        order.recording_begins(1, true, None);
+        record(&order, 1, waiting(WORD), None);
+        if copied {
+            order.recording_is_copied(2, true, 1);
+        }
+        let signal = order.append(A, 1, &with(SIGNAL));
+        order.execute(QUEUE, 1, &[Executed { recording: 1, base: 0 }], None, Vec::new());
+        let reset = Appended { effects: vec![Effect::Reset { address: EVENT }], ..plain() };
+        let reset = order.append(A, 2, &reset);
+        assert_eq!(broken(&order, &[signal, reset]), []);
+        assert_eq!(order.state().still_waiting().is_empty(), copied);
+    }
+}
+
 #[test]
 fn a_wait_that_does_not_end_after_a_reset_is_known() {
     let order = two_lists(true);
