@@ -7,7 +7,7 @@
 //! program the host pauses before each step, so that waits find complete what they would wait for. TALLY_FIRST is the
 //! number of a seed's first program: with TALLY_PROGRAMS=1 that program runs alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -85,13 +85,22 @@ impl Log {
             self.read += file.read_to_string(&mut new).expect("it is text") as u64;
         }
         let (mut commands, mut races) = (Vec::new(), BTreeSet::new());
+        // The sources of copies, by their numbers.
+        let mut copies = BTreeMap::new();
         for line in new.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let number = |at: usize| words[at].parse::<usize>().expect("a number");
             match words[0] {
                 "append" => commands.push(number(1)),
+                "copy" => {
+                    let source = copies.get(&number(2)).copied().unwrap_or(number(2));
+                    copies.insert(number(1), source);
+                }
                 _ => {
-                    let place = |number| commands.iter().position(|it| *it == number);
+                    let place = |number| {
+                        let source = copies.get(&number).unwrap_or(&number);
+                        commands.iter().position(|it| it == source)
+                    };
                     let places = place(number(1)).zip(place(number(2)));
                     let (one, two) = places.expect("commands of this program");
                     races.insert((one.min(two), one.max(two)));

@@ -315,6 +315,11 @@ fn commands_that_nothing_orders_are_told() {
 }
 
 #[test]
+fn recorded_commands_that_nothing_orders_are_told() {
+    try_all("recorded", "races");
+}
+
+#[test]
 fn accesses_of_kernels_that_nothing_orders_are_told() {
     try_all("races", "races");
 }

@@ -214,7 +214,6 @@ impl Builder {
                 | Verb::Times
                 | Verb::Address
                 | Verb::Share
-                | Verb::CloneList
                 | Verb::Increment
                 | Verb::SetWord
                 | Verb::Rearm

@@ -47,7 +47,7 @@ impl<'a> Example<'a> {
         let programs = Programs::build(self.file, false);
         let checks = match self.file {
             "leaks" | "portable" | "races" | "sync" => self.file,
-            "order" => "races",
+            "order" | "recorded" => "races",
             "barriers" => "sync",
             _ => "memory,init",
         };

@@ -107,17 +107,26 @@ fn of_kernel(who: &Who) -> Option<String> {
 /// What would order two commands.
 pub(super) fn missing(earlier: &Named, later: &Named) -> String {
     let (a, b) = (earlier.call.number, later.call.number);
-    let list = |it: &Named| match it.list {
-        0 => "its list".to_owned(),
-        call => format!("the list that call {call} made"),
+    let list = |it: &Named| match (it.list, it.copy) {
+        (0, _) => "its list".to_owned(),
+        (call, 0) => format!("the list that call {call} made"),
+        (_, call) => format!("the copy that call {call} made"),
     };
-    if a == b && earlier.list == later.list {
+    let same_list = earlier.list == later.list && earlier.copy == later.copy;
+    if a == b && !same_list {
+        return format!(
+            "nothing orders the executions of {} and of {}: the host has to wait for one before the other, or one for an event that the other one signals",
+            list(earlier),
+            list(later)
+        );
+    }
+    if a == b {
         return format!(
             "{} is executed again, and nothing orders the executions: the host has to wait for one before the next, or the list has to be in order",
             list(later)
         );
     }
-    if earlier.list == later.list && !earlier.in_order {
+    if same_list && !earlier.in_order {
         return format!(
             "{} is not in order: it needs a barrier between calls {a} and {b}, or call {b} a wait for an event that call {a} signals",
             list(later)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `TALLY_CHECK_LOG`: a line for each appended command and for each pair of commands that race, for tests that know
+//! `TALLY_CHECK_LOG`: a line for each appended command, for each copy of one, and for each pair of commands that race, for tests that know
 //! which commands race. Reports name each place in a program once; a test runs many programs from the same places.
 
 use std::collections::HashSet;
@@ -33,6 +33,11 @@ fn write(line: std::fmt::Arguments<'_>) {
 /// Notes that a thread appends a command with this number.
 pub fn append(number: u32, thread: i32) {
     write(format_args!("append {number} {thread}"));
+}
+
+/// Notes that a command with this number is a copy of another one, in a copy of its list.
+pub fn copy(number: u32, of: u32) {
+    write(format_args!("copy {number} {of}"));
 }
 
 /// Notes that two commands race.

@@ -22,6 +22,7 @@ use super::rows::Transfer;
 use super::{collector, log};
 
 mod clock;
+mod copies;
 mod lists;
 mod signals;
 
@@ -144,12 +145,12 @@ struct Command {
     caller: u64,
     /// The call that made its list.
     list: u64,
+    /// The call that copied it with its list, or 0.
+    copy: u64,
     in_order: bool,
     signals: bool,
     tells: bool,
     role: Role,
-    /// Whether copies of its list have it, too: then its number does not tell which of them is meant.
-    is_shared: bool,
     transfers: Arc<[Transfer]>,
     /// The number of its launch, or 0.
     launch: u64,
@@ -227,6 +228,8 @@ pub struct Named {
     pub call: Call,
     /// The call that made its list, or 0.
     pub list: u64,
+    /// The call that copied it with its list, or 0.
+    pub copy: u64,
     /// Its number, from 1, in the order of appends.
     pub number: u32,
     /// The place of the program's call ([`calls::caller`]).
@@ -269,14 +272,14 @@ impl Order {
         let state = self.state();
         let number = state.node(execution)?.command;
         let it = state.command(number)?;
-        let &Command { list, caller, in_order, signals, .. } = it;
-        Some(Named { call: it.call.clone(), list, number, caller, in_order, signals })
+        let &Command { list, copy, caller, in_order, signals, .. } = it;
+        Some(Named { call: it.call.clone(), list, copy, number, caller, in_order, signals })
     }
 
     /// Notes that the device starts a command, in the execution of its list with this base.
     pub fn started(&self, command: u32, base: u64) -> Option<Started> {
         let mut state = self.state();
-        let it = state.command_mut(command).filter(|it| !it.is_shared)?;
+        let it = state.command_mut(command)?;
         let (role, transfers) = (it.role, it.transfers.clone());
         while it.coming.front().is_some_and(|coming| coming.0 < base) {
             it.coming.pop_front();
@@ -340,6 +343,27 @@ impl State {
 
     /// Adds a command that the current call appends; returns its number.
     fn add_command(&mut self, (list, in_order): (u64, bool), it: &Appended) -> u32 {
+        let number = self.add(Command {
+            call: calls::current(),
+            caller: calls::caller(),
+            list,
+            copy: 0,
+            in_order,
+            signals: it.signals,
+            tells: it.tells(),
+            role: it.role,
+            transfers: it.transfers.as_slice().into(),
+            launch: it.launch,
+            coming: VecDeque::new(),
+            current: Execution::NONE,
+        });
+        if list != 0 {
+            log::append(number, calls::thread());
+        }
+        number
+    }
+
+    fn add(&mut self, command: Command) -> u32 {
         if self.commands.len() == REMEMBERED {
             let dropped = self.commands.pop_front();
             self.commands_dropped += 1;
@@ -347,26 +371,11 @@ impl State {
                 self.launches.remove(&launch);
             }
         }
-        self.commands.push_back(Command {
-            call: calls::current(),
-            caller: calls::caller(),
-            list,
-            in_order,
-            signals: it.signals,
-            tells: it.tells(),
-            role: it.role,
-            is_shared: false,
-            transfers: it.transfers.as_slice().into(),
-            launch: it.launch,
-            coming: VecDeque::new(),
-            current: Execution::NONE,
-        });
+        let launch = command.launch;
+        self.commands.push_back(command);
         let number = self.commands_dropped + self.commands.len() as u32;
-        if list != 0 {
-            log::append(number, calls::thread());
-        }
-        if it.launch != 0 {
-            self.launches.insert(it.launch, number);
+        if launch != 0 {
+            self.launches.insert(launch, number);
         }
         number
     }

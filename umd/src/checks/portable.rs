@@ -12,7 +12,7 @@ use super::calls::{self, Call};
 use super::guarded::{Reason, Touch};
 use super::history::{Allocation, Found, Kind};
 use super::kernels::{Record, Watched};
-use super::launches::Reach;
+use super::launches::{Reach, Words};
 use super::report::{Item, Report, Rule};
 use super::{Checks, collector, describe, names};
 
@@ -35,6 +35,8 @@ pub struct Launching<'a> {
     pub group_items: u64,
     /// Whether groups may wait for each other, or there is only one.
     pub may_wait: bool,
+    /// The place of the kernel's words for checks in its argument block.
+    pub words: Option<Words>,
 }
 
 /// The queries by which a program learns the capabilities of a device.
@@ -102,7 +104,7 @@ impl Checks {
             | Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE
             | Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED;
         let reaches_all = if flags.contains(all) { hidden::REACHES_ALL } else { 0 };
-        self.launches.add(calls::current(), reach) | reaches_all
+        self.launches.add(calls::current(), reach, launching.words) | reaches_all
     }
 
     fn check_launch(&self, launching: &Launching<'_>) {

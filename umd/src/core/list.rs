@@ -116,11 +116,6 @@ impl List {
                 if flags.contains(flag::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE) =>
             {
                 let copy = list.duplicate()?;
-                if let Some(order) = order().filter(|_| mutable.is_none()) {
-                    let in_order = flags.contains(flag::ZE_COMMAND_LIST_FLAG_IN_ORDER);
-                    let from = ordered::key(&list.recording());
-                    order.recording_is_copied(ordered::key(&copy.recording()), in_order, from);
-                }
                 let mutable = mutable.as_ref().map(|it| Box::new(it.duplicate()));
                 let kind = ListKind::Regular(*flags, copy, mutable);
                 let mut copy = Self::new(self.context.clone(), self.device, self.ordinal, kind);

@@ -14,6 +14,11 @@ use super::counter::Counter;
 /// The base of a recording of which no execution was submitted yet.
 const NONE: u64 = u64::MAX;
 
+/// The number by which the checks know a recording.
+pub fn key(recording: &Arc<Recording>) -> usize {
+    Arc::as_ptr(recording).addr()
+}
+
 /// The reserved values of one recording. The list owns the packets; events and waits share this.
 #[derive(Debug)]
 pub struct Recording {

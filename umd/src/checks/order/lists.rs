@@ -21,10 +21,10 @@ pub(super) struct Stream {
 /// A regular list from its creation or reset to the next reset.
 #[derive(Default)]
 pub(super) struct Recording {
-    maker: u64,
-    in_order: bool,
+    pub(super) maker: u64,
+    pub(super) in_order: bool,
     chain: Option<u32>,
-    items: Vec<Item>,
+    pub(super) items: Vec<Item>,
     /// The signals of the latest execution, and what it has as commands.
     latest: Option<Latest>,
     /// Waits for signals of the first execution.
@@ -34,11 +34,11 @@ pub(super) struct Recording {
 
 /// A command of a recording.
 #[derive(Clone)]
-struct Item {
-    number: u32,
+pub(super) struct Item {
+    pub(super) number: u32,
     role: Role,
     has_waits: bool,
-    waits: Vec<Awaited>,
+    pub(super) waits: Vec<Awaited>,
     effects: Vec<Effect>,
     /// The number of its signal; `None`: it has none.
     signal: Option<u32>,
@@ -75,6 +75,13 @@ pub struct Executed {
     pub recording: usize,
     /// The base of the execution.
     pub base: u64,
+}
+
+impl Recording {
+    /// A recording of these commands that was not executed.
+    pub(super) fn of(maker: u64, in_order: bool, items: Vec<Item>) -> Self {
+        Self { maker, in_order, items, ..Self::default() }
+    }
 }
 
 impl Chains {
@@ -129,37 +136,10 @@ impl Order {
 
     /// Notes a new recording of a list that the current call makes, or resets: `after`.
     pub fn recording_begins(&self, recording: usize, in_order: bool, after: Option<usize>) {
-        self.recording_begins_as(recording, in_order, after, None);
-    }
-
-    /// Notes a new recording of a list that is a copy of another one.
-    pub fn recording_is_copied(&self, recording: usize, in_order: bool, from: usize) {
-        self.recording_begins_as(recording, in_order, None, Some(from));
-    }
-
-    fn recording_begins_as(
-        &self,
-        recording: usize,
-        in_order: bool,
-        after: Option<usize>,
-        copy_of: Option<usize>,
-    ) {
         let mut state = self.state();
         let maker = after.and_then(|it| state.recordings.get(&it)).map(|it| it.maker);
         let maker = maker.unwrap_or_else(|| calls::current().number);
-        let items = copy_of.and_then(|from| state.recordings.get(&from)).map(|it| it.items.clone());
-        let items = items.unwrap_or_default();
-        for item in &items {
-            if let Some(command) = state.command_mut(item.number) {
-                command.is_shared = true;
-                command.current = Execution::NONE;
-            }
-        }
-        let new = Recording { maker, in_order, items, ..Recording::default() };
-        if let Some(mut old) = state.recordings.insert(recording, new) {
-            state.free.extend(old.chain);
-            old.chains.give_back(&mut state);
-        }
+        state.begin(recording, Recording::of(maker, in_order, Vec::new()));
     }
 
     /// Adds a command of a regular list, before it is appended; returns its number. [`Order::recorded`] follows.
@@ -371,6 +351,14 @@ impl Stream {
 }
 
 impl State {
+    /// Begins a recording, in place of one that had the same address.
+    pub(super) fn begin(&mut self, recording: usize, new: Recording) {
+        if let Some(mut old) = self.recordings.insert(recording, new) {
+            self.free.extend(old.chain);
+            old.chains.give_back(self);
+        }
+    }
+
     fn note_value(&mut self, cell: u64, value: u64, execution: Execution, is: bool) {
         if !is {
             return;

@@ -187,12 +187,10 @@ impl State {
         found
     }
 
-    /// Whether the device does not tell when an execution starts: that of a list that has copies, and the waits and the
-    /// signal of a call that appends lists.
+    /// Whether the device does not tell when an execution starts: the waits and the signal of a call that appends
+    /// lists.
     fn is_never_told(&self, execution: Execution) -> bool {
-        let node = self.node(execution);
-        let is_shared = node.and_then(|it| self.command(it.command)).is_some_and(|it| it.is_shared);
-        is_shared || node.is_some_and(|it| !it.tells && !it.has_started)
+        self.node(execution).is_some_and(|it| !it.tells && !it.has_started)
     }
 
     /// Whether a third signal comes before both, so that they change nothing.

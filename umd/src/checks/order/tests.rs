@@ -320,23 +320,47 @@ fn waits_for_words_tell_when_they_have_ended() {
     assert!(!waiting(Awaited::Counter { cell: A, value: 1 }).tells() && !plain().tells());
 }
 
-/// The device's number does not say which of the copies has started.
+/// A copy has numbers of its own: what the device tells of it is not taken for the source's.
 #[test]
-fn waits_in_lists_with_copies_are_not_judged() {
-    for copied in [false, true] {
-        let order = two_lists(true);
-        order.stream_begins(QUEUE, true);
-        order.recording_begins(1, true, None);
-        record(&order, 1, waiting(WORD), None);
-        if copied {
-            order.recording_is_copied(2, true, 1);
+fn a_copy_of_a_list_is_another_list() {
+    let order = Order::default();
+    order.stream_begins(QUEUE, true);
+    order.recording_begins(1, true, None);
+    let one = record(&order, 1, Appended { launch: 7, ..plain() }, Some(1));
+    let two = record(&order, 1, plain(), Some(2));
+    let copied = order.recordings_are_copied(&[(1, 2)], |launch| launch + 100);
+    let ((copy, launch), (end, _)) = (copied[&one], copied[&two]);
+    assert!(launch == 107 && ![0, one, two].contains(&copy) && ![0, copy].contains(&end));
+    // The counters of both may have the same values.
+    for (recording, value) in [(1, 1), (2, 2)] {
+        order.execute(QUEUE, value, &[Executed { recording, base: 0 }], None, Vec::new());
+    }
+    let [source, copy, end] = [one, copy, end].map(|it| execution(&order, it, 0));
+    assert!(source != copy && order.ordered(copy, end));
+    assert!(!order.ordered(source, copy) && !order.ordered(copy, source));
+    assert_eq!((order.of_launch(7), order.of_launch(107)), (source, copy));
+    let [source, copy] = [source, copy].map(|it| order.named(it).expect("it is remembered"));
+    assert_eq!((source.call.number, source.list), (copy.call.number, copy.list));
+}
+
+/// Waits of lists that were copied together are for the copies.
+#[test]
+fn copies_of_lists_wait_for_each_other() {
+    let order = two_lists(true);
+    [1, 2].into_iter().for_each(|it| order.recording_begins(it, true, None));
+    let signal = record(&order, 1, plain(), Some(1));
+    let waiter = waiting(Awaited::Recorded { recording: 1, signal: 1 });
+    let waiter = record(&order, 2, waiter, Some(1));
+    let copied = order.recordings_are_copied(&[(1, 3), (2, 4)], |launch| launch);
+    for (cell, recordings) in [(A, [1, 3]), (B, [2, 4])] {
+        for (value, recording) in (1..).zip(recordings) {
+            order.execute(cell, value, &[Executed { recording, base: 0 }], None, Vec::new());
         }
-        let signal = order.append(A, 1, &with(SIGNAL));
-        order.execute(QUEUE, 1, &[Executed { recording: 1, base: 0 }], None, Vec::new());
-        let reset = Appended { effects: vec![Effect::Reset { address: EVENT }], ..plain() };
-        let reset = order.append(A, 2, &reset);
-        assert_eq!(broken(&order, &[signal, reset]), []);
-        assert_eq!(order.state().still_waiting().is_empty(), copied);
+    }
+    let [signals, waiters] =
+        [signal, waiter].map(|it| [it, copied[&it].0].map(|it| execution(&order, it, 0)));
+    for (i, signal) in signals.into_iter().enumerate() {
+        assert_eq!(waiters.map(|it| order.ordered(signal, it)), [i == 0, i == 1]);
     }
 }
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use tally_compiler_protocol::checks::hidden;
 use tally_compiler_protocol::{ArgInfo, ArgKind, KernelInfo};
-use tally_uapi::eu::{BLOCK_ALIGN, MAX_LOCAL_BYTES};
+use tally_uapi::eu::{ARGS_OFFSET, BLOCK_ALIGN, MAX_LOCAL_BYTES};
 use tally_ze::ze_result_t;
 
 use super::{Kernel, resource};
+use crate::checks::Words;
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::list::launch::{self as list, Groups};
@@ -154,6 +155,12 @@ impl Launch {
         for (i, (_, size)) in (0..).zip(self.local_args.clone()) {
             self.write_check(hidden::LOCAL_ARGS + 8 * i, size.into());
         }
+    }
+
+    /// The place of the words for checks in the launch's block, if the kernel has checks.
+    pub fn words(&self) -> Option<Words> {
+        let at = ARGS_OFFSET + u64::from(self.checks?);
+        Some(Words { at, block: ARGS_OFFSET + self.args.len() as u64 })
     }
 
     /// The launch with a word by which the kernel's checks tell of it, and the address of its command's block.

@@ -11,7 +11,6 @@ use tally_uapi::packet::Region;
 use tally_ze::ze_kernel_timestamp_result_t;
 
 use super::ordered::Ordered;
-use crate::checks::cells::Cells;
 use crate::checks::{Checks, Launching, Move, Rows, State, Transfer};
 use crate::core::kernel::Launched;
 use crate::error::Result;
@@ -42,9 +41,9 @@ pub(super) fn append(
                 groups,
                 Groups::Cooperative(_) | Groups::Direct([0 | 1, 0 | 1, 0 | 1])
             ),
+            words: launch.words(),
         });
-        let command = checks.cells().map_or(0, |_| Cells::block());
-        let numbered = launch.numbered(word, command);
+        let numbered = launch.numbered(word, checks.block());
         let launch = numbered.as_ref().unwrap_or(launch);
         let main = launch.with(groups);
         let main = Command::Launch(&main);

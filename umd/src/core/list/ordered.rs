@@ -2,8 +2,6 @@
 //! Appends while the order of commands is followed (`crate::checks::order`): what a command waits for and signals, and
 //! the number that the device tells when it starts.
 
-use std::sync::Arc;
-
 use crate::checks::order::{Appended, Awaited, Effect, Executed, Order, Role};
 use crate::checks::{Rows, Transfer};
 use crate::list::command::Command;
@@ -12,7 +10,7 @@ use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 use crate::list::target::Signal;
 use crate::sync::event::Event;
-use crate::sync::recording::Recording;
+pub(in crate::core) use crate::sync::recording::key;
 
 /// The list to which a command is appended.
 pub(super) enum To<'a> {
@@ -175,11 +173,6 @@ fn read_by(command: &Command<'_>) -> Option<Transfer> {
         _ => return None,
     };
     Some(Transfer::read(Rows::of(address, size as u64)))
-}
-
-/// The number by which the order knows a recording.
-pub(in crate::core) fn key(recording: &Arc<Recording>) -> usize {
-    Arc::as_ptr(recording).addr()
 }
 
 /// The executions that lists are about to begin.

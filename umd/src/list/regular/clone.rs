@@ -3,17 +3,22 @@
 //! that a copy and its source may run at the same time.
 //!
 //! A running list only reads its arguments and shapes, so a copy shares those of its source and keeps
-//! their memory alive.
+//! their memory alive. Where checks follow the order of commands, each copy has numbers of its own, and its kernels,
+//! which know the numbers of their launches from their arguments, have argument blocks of their own.
 
 use std::collections::HashMap;
+use std::ptr;
 use std::sync::Arc;
 
-use tally_uapi::packet::{Command, Packet, TimestampSlot, Wait, flag, opcode};
+use tally_compiler_protocol::checks::hidden;
+use tally_uapi::eu::BLOCK_ALIGN;
+use tally_uapi::packet::{Command, Dispatch, Packet, TimestampSlot, Wait, flag, opcode};
 
 use super::{Binding, Mark, Memory, Regular, State};
+use crate::checks::{self, Checks, CopiedLaunch, Copies};
 use crate::error::{Error, Result};
 use crate::sync::host_function::HostFunction;
-use crate::sync::recording::Recording;
+use crate::sync::recording::{self, Recording};
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
@@ -42,8 +47,19 @@ impl Regular {
         for (list, source) in lists.iter().zip(&sources) {
             recordings.push(source.recording.again(Arc::new(list.shared.counter()?)));
         }
-        let mut copier =
-            Copier { sources: &sources, recordings: &recordings, places: HashMap::new() };
+        let key = recording::key;
+        let pairs =
+            sources.iter().zip(&recordings).map(|(from, to)| (key(&from.recording), key(to)));
+        let numbers = checks::get().and_then(|checks| {
+            Some((checks, checks.recordings_are_copied(&pairs.collect::<Vec<_>>())?))
+        });
+        let mut copier = Copier {
+            sources: &sources,
+            recordings: &recordings,
+            places: HashMap::new(),
+            numbers,
+            launch: None,
+        };
         let mut copies = Vec::with_capacity(lists.len());
         for (index, list) in lists.iter().enumerate() {
             let mut state = copier.copy(&list.shared, index)?;
@@ -68,6 +84,10 @@ struct Copier<'a> {
     recordings: &'a [Arc<Recording>],
     /// The copies' counterparts of a source's objects, by VA.
     places: HashMap<u64, Place>,
+    /// The numbers of the copies, if commands have any.
+    numbers: Option<(&'static Checks, Copies)>,
+    /// The launch whose number was met, and whose packet comes next.
+    launch: Option<CopiedLaunch>,
 }
 
 /// Memory of a copy.
@@ -95,6 +115,7 @@ impl Copier<'_> {
         let mut packets = Vec::with_capacity(source.packets.len());
         for &packet in &source.packets {
             let packet = self.with_functions(with_counter(packet, from, to));
+            let packet = self.with_numbers(packet, shared, &mut memory)?;
             packets.push(self.with_slots(packet, shared, &mut memory)?);
         }
         let mut signalled = source.signalled.clone();
@@ -175,6 +196,31 @@ impl Copier<'_> {
         })
     }
 
+    /// The packet with the copy's numbers.
+    fn with_numbers(
+        &mut self,
+        mut packet: Packet,
+        shared: &Shared,
+        memory: &mut Memory,
+    ) -> Result<Packet> {
+        let Some((checks, copies)) = &self.numbers else { return Ok(packet) };
+        match packet.header.opcode {
+            opcode::NOP if packet.header.param != 0 => {
+                let copy = copies.of(packet.header.param);
+                packet.header.param = copy.number;
+                self.launch = copy.launch;
+            }
+            opcode::DISPATCH => {
+                let Some(launch) = self.launch.take() else { return Ok(packet) };
+                let mut dispatch: Dispatch = zerocopy::transmute!(packet);
+                dispatch.kernarg = own_block(checks, launch, dispatch.kernarg, shared, memory)?;
+                return Ok(dispatch.into());
+            }
+            _ => {}
+        }
+        Ok(packet)
+    }
+
     /// Whether a slot belongs to an append of a source, not to a pool's event or to another list.
     fn is_slot(&self, va: u64) -> bool {
         let size = size_of::<TimestampSlot>() as u64;
@@ -191,6 +237,31 @@ impl Copier<'_> {
         self.places.insert(va, Place::Slot(timestamp.clone()));
         Ok(timestamp)
     }
+}
+
+/// A copy of the argument block at an address, by which the kernel names the copy's launch.
+fn own_block(
+    checks: &Checks,
+    launch: CopiedLaunch,
+    from: u64,
+    shared: &Shared,
+    memory: &mut Memory,
+) -> Result<u64> {
+    let CopiedLaunch { number, words } = launch;
+    let heap = shared.vm().heap();
+    let block = memory.arguments.take(heap, words.block, BLOCK_ALIGN, u64::MAX, || 0)?;
+    let from = ptr::with_exposed_provenance::<u8>(from as usize);
+    let word = |offset: u32| (words.at + u64::from(offset)) as usize;
+    // SAFETY: the source keeps its block, which has this size and is not changed while the source is locked; the new one
+    // has the same size and is not yet in use. The words lie in it.
+    unsafe {
+        block.ptr.as_ptr().copy_from_nonoverlapping(from, words.block as usize);
+        let of_launch = block.ptr.add(word(hidden::LAUNCH)).cast::<u64>();
+        of_launch.write_unaligned(of_launch.read_unaligned() & hidden::REACHES_ALL | number);
+        let of_command = block.ptr.add(word(hidden::COMMAND)).cast::<u64>();
+        of_command.write_unaligned(checks.block());
+    }
+    Ok(block.va())
 }
 
 /// The packet with the copy's counter where it signals the source's.
