@@ -169,7 +169,7 @@ struct Node {
     after: Vec<Execution>,
     /// Number of its waits whose signals are not submitted.
     open: u32,
-    /// What is complete when it starts, as it was known at [`State::submissions`].
+    /// What is complete when it starts, as it was known at [`State::changes`].
     before: Option<(u64, Arc<Clock>)>,
     /// Whether the device tells when it starts.
     tells: bool,
@@ -199,9 +199,9 @@ struct State {
     free: VecDeque<u32>,
     /// What a thread of the host has seen complete.
     host: Arc<Clock>,
-    /// Number of signals for which an execution had waited before they were submitted. What is known of executions that
-    /// have not started is not true any more when it grows.
-    submissions: u64,
+    /// Number of starts, and of signals for which an execution had waited before they were submitted. What is known of
+    /// executions that have not started is not true any more when it grows.
+    changes: u64,
     /// Whether the program reads the words of events itself, so that it may know at any time what has started.
     reads_words: bool,
     /// What has started.
@@ -289,9 +289,8 @@ impl Order {
         let before = state.clock(execution);
         let node = state.node_mut(execution)?;
         node.has_started = true;
-        let (chain, tick) = (node.chain, node.tick);
         state.all_is_final(execution);
-        state.started.add(chain, tick);
+        state.starts(execution);
         if role == Role::HostFunction {
             join(&mut state.host, &before);
         }
@@ -440,7 +439,7 @@ impl State {
     fn before(&self, execution: Execution) -> Option<&Arc<Clock>> {
         let node = self.node(execution)?;
         let (at, before) = node.before.as_ref()?;
-        (node.is_final || *at == self.submissions).then_some(before)
+        (node.is_final || *at == self.changes).then_some(before)
     }
 
     /// What is complete when an execution starts that has started, or is complete.
@@ -470,12 +469,20 @@ impl State {
                 }
                 continue;
             }
-            let before = (self.submissions, self.gather(it));
+            let before = (self.changes, self.gather(it));
             if let Some(node) = self.node_mut(it) {
                 node.before = Some(before);
             }
         }
         self.before(execution).cloned().unwrap_or_default()
+    }
+
+    /// Notes that an execution has started.
+    fn starts(&mut self, execution: Execution) {
+        let Some(node) = self.node(execution) else { return };
+        let (chain, tick) = (node.chain, node.tick);
+        self.started.add(chain, tick);
+        self.changes += 1;
     }
 
     /// Notes that an execution has started, and with it that all before it is complete: what is known of them is final.

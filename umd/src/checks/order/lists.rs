@@ -414,7 +414,7 @@ impl State {
 
     /// Notes that something for which an execution waits was submitted.
     pub(super) fn fulfil(&mut self, execution: Execution, earlier: &[Execution]) {
-        self.submissions += 1;
+        self.changes += 1;
         if let Some(node) = self.node_mut(execution) {
             node.open = node.open.saturating_sub(1);
             node.after.extend(earlier.iter().filter(|&&it| it != execution));

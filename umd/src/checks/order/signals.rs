@@ -101,10 +101,7 @@ impl Order {
         let execution = state.add_node(number, 0, chain);
         state.free.push_back(chain);
         state.affect(execution, effect);
-        if let Some(node) = state.node(execution) {
-            let (chain, tick) = (node.chain, node.tick);
-            state.started.add(chain, tick);
-        }
+        state.starts(execution);
         state.host_saw(execution);
         let broken = state.broken(execution);
         drop(state);

@@ -487,3 +487,18 @@ fn executions_of_an_empty_list_follow_each_other() {
     let [first, last] = [first, last].map(|it| start(&order, it));
     assert!(order.ordered(first, last));
 }
+
+#[test]
+fn a_wait_for_others_comes_after_what_starts_before_it_ends() {
+    let order = two_lists(true);
+    order.stream_begins(QUEUE, true);
+    order.append(QUEUE, 1, &waiting(Awaited::Unknown));
+    let after = order.append(QUEUE, 2, &with(SIGNAL));
+    let signals = [1, 2].map(|value| order.append(A, value, &with(SIGNAL)));
+    let early = order.append(B, 1, &plain());
+    // Looks at what was before the first signal, which has not started.
+    start(&order, signals[0]);
+    let early = start(&order, early);
+    let after = start(&order, after);
+    assert!(order.ordered(early, after));
+}
