@@ -2,9 +2,14 @@
 //! Events with a word of their own: regular ones, and those whose signals add to a word of the user's. Their
 //! history is cut into epochs by resets, in the order of submission.
 
+use std::collections::HashSet;
+
 use super::{Appended, Effect, Execution, Named, Order, Role, State};
 use crate::checks::collector;
 use crate::checks::report::Report;
+
+/// Number of executions before a signal among which waits for it are looked for.
+const LOOKED_AT: usize = 1024;
 
 /// A rule of `sync` that two executions may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +203,26 @@ impl State {
         others.any(|it| self.ordered(it, one) && self.ordered(it, two))
     }
 
+    /// Whether an execution is one of these, or comes after one of them by what is submitted. It looks at
+    /// [`LOOKED_AT`] executions at most: what it misses then is a circle, which orders less ([`State::clock`]).
+    fn comes_after_one_of(&self, execution: Execution, earlier: &[Execution]) -> bool {
+        let mut left = if earlier.is_empty() { Vec::new() } else { vec![execution] };
+        let mut seen = HashSet::new();
+        while let Some(it) = left.pop() {
+            if earlier.contains(&it) {
+                return true;
+            }
+            // What comes before one that has started has ended.
+            if let Some(node) = self.node(it).filter(|it| !it.is_final)
+                && seen.insert(it)
+                && seen.len() <= LOOKED_AT
+            {
+                left.extend(&node.after);
+            }
+        }
+        false
+    }
+
     pub(super) fn wait_for_word(&mut self, execution: Execution, address: u64, needed: u64) {
         let cell = self.cells.entry(address).or_default();
         cell.needed = needed;
@@ -222,10 +247,12 @@ impl State {
             Effect::Signal { address, amount, needed } => {
                 let cell = self.cells.entry(address).or_default();
                 cell.needed = needed;
+                let open = cell.open.clone();
                 // Another signal has to come first.
-                if cell.open.contains(&execution) {
+                if self.comes_after_one_of(execution, &open) {
                     return;
                 }
+                let cell = self.cells.entry(address).or_default();
                 let (before, has_others) = (cell.completed(), cell.has_others);
                 cell.signals.push((execution, amount));
                 match before {

@@ -454,6 +454,18 @@ fn a_signal_may_be_submitted_before_the_one_that_it_waits_for() {
     assert!(order.ordered(Execution(2), Execution(1)));
 }
 
+/// The same where the wait is another command of the list.
+#[test]
+fn a_signal_that_comes_after_a_wait_for_it_does_not_end_the_wait() {
+    let order = two_lists(true);
+    let waiter = order.append(A, 1, &waiting(WORD));
+    let later = order.append(A, 2, &with(SIGNAL));
+    // The device does not tell when this signal starts.
+    order.execute(B, 1, &[], Some(Vec::new()), vec![SIGNAL]);
+    let last = order.append(B, 2, &with(SIGNAL));
+    assert!(broken(&order, &[waiter, later, last]).is_empty());
+}
+
 /// Two threads submit signals of one event in another order than that of the signals.
 #[test]
 fn signals_that_are_submitted_in_the_wrong_order_make_no_circle() {
