@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Programs whose recorded commands access the same memory, and nothing orders them: copies of lists.
+// Programs whose recorded commands access the same memory, and nothing orders them: copies of lists, graphs.
 #include "wrong.h"
 
 #define BYTES (256 * sizeof(int))
@@ -133,4 +133,178 @@ WRONG(two_copies)
     must(zeCommandListDestroy(first));
     must(zeCommandListDestroy(second));
     release(a);
+}
+
+static void begin_capture(ze_command_list_handle_t list)
+{
+    ze_result_t (*begin)(ze_command_list_handle_t, const void *) = extension("zeCommandListBeginGraphCaptureExt");
+
+    must(begin(list, NULL));
+}
+
+// The graph, as pointers: older headers lack the types.
+static void *end_capture(ze_command_list_handle_t list)
+{
+    ze_result_t (*end)(ze_command_list_handle_t, const void *, void **) =
+        extension("zeCommandListEndGraphCaptureExt");
+    void *graph;
+
+    must(end(list, NULL, &graph));
+    return graph;
+}
+
+static void *executable(void *graph)
+{
+    ze_result_t (*instantiate)(void *, const void *, void **) = extension("zeGraphInstantiateExt");
+    void *instance;
+
+    must(instantiate(graph, NULL, &instance));
+    return instance;
+}
+
+static void run_graph(ze_command_list_handle_t list, void *instance, ze_event_handle_t signal)
+{
+    ze_result_t (*append)(ze_command_list_handle_t, void *, const void *, ze_event_handle_t, uint32_t,
+                          ze_event_handle_t *) = extension("zeCommandListAppendGraphExt");
+
+    must(append(list, instance, NULL, signal, 0, NULL));
+}
+
+static void leave_instance(void *instance)
+{
+    ze_result_t (*destroy)(void *) = extension("zeExecutableGraphDestroyExt");
+
+    must(destroy(instance));
+}
+
+static void leave_graph(void *graph)
+{
+    ze_result_t (*destroy)(void *) = extension("zeGraphDestroyExt");
+
+    must(destroy(graph));
+}
+
+static void wait_for(ze_command_list_handle_t list, ze_event_handle_t event)
+{
+    must(zeCommandListAppendWaitOnEvents(list, 1, &event));
+}
+
+static void leave_list(ze_command_list_handle_t list)
+{
+    finish(list);
+    must(zeCommandListDestroy(list));
+}
+
+// The list that was captured writes again what the fork still reads.
+WRONG(a_fork_that_is_joined_too_late)
+{
+    ze_command_list_handle_t list = new_immediate(true), fork = new_immediate(true);
+    ze_event_handle_t forked = counter_based_event(), joined = counter_based_event();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES), *graph, *instance; //! made
+
+    begin_capture(list);
+    fill(list, a, forked);
+    copy(fork, b, a, joined, forked); //! command-race
+#ifdef MENDED
+    wait_for(list, joined);
+    fill(list, a, NULL);
+#else
+    fill(list, a, NULL); //! command-race
+    wait_for(list, joined);
+#endif
+    graph = end_capture(list);
+    instance = executable(graph);
+    run_graph(list, instance, NULL);
+    run_graph(list, instance, NULL);
+    leave_list(list);
+    leave_list(fork);
+    leave_instance(instance);
+    leave_graph(graph);
+    must(zeEventDestroy(forked));
+    must(zeEventDestroy(joined));
+    release(a);
+    release(b);
+}
+
+// Executions of one executable graph come one after the other, and those of two do not.
+WRONG(two_executable_graphs)
+{
+    ze_command_list_handle_t list = new_immediate(true), other = new_immediate(true);
+    void *a = device_memory(BYTES), *graph, *first, *second; //! made
+
+    fill(synchronous, a, NULL);
+    begin_capture(list);
+    launch(list, "more", items, ARG(a)); //! command-race
+    graph = end_capture(list);
+    first = executable(graph);
+    second = executable(graph);
+    run_graph(list, first, NULL);
+    run_graph(other, TWIN(second, first), NULL);
+    leave_list(list);
+    leave_list(other);
+    leave_instance(first);
+    leave_instance(second);
+    leave_graph(graph);
+    release(a);
+}
+
+// A list reads what a fork of a graph has written.
+WRONG(a_list_beside_a_graph)
+{
+    ze_command_list_handle_t list = new_immediate(true), fork = new_immediate(true);
+    ze_event_handle_t forked = counter_based_event(), joined = counter_based_event(), ended = counter_based_event();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES), *c = device_memory(BYTES), *graph, *instance; //! made
+
+    begin_capture(list);
+    fill(list, c, forked);
+    wait_for(fork, forked);
+    launch(fork, "doubled", items, ARG(c), ARG(a)); //! command-race
+    must(zeCommandListAppendSignalEvent(fork, joined));
+    wait_for(list, joined);
+    graph = end_capture(list);
+    instance = executable(graph);
+    run_graph(list, instance, ended);
+    copy(asynchronous, b, a, NULL, TWIN(NULL, ended)); //! command-race
+    finish(asynchronous);
+    leave_list(list);
+    leave_list(fork);
+    leave_instance(instance);
+    leave_graph(graph);
+    must(zeEventDestroy(forked));
+    must(zeEventDestroy(joined));
+    must(zeEventDestroy(ended));
+    release(a);
+    release(b);
+    release(c);
+}
+
+// What a graph does that is a part of another one comes before what follows it in its list, and not before a fork.
+WRONG(a_fork_beside_a_graph_in_a_graph)
+{
+    ze_command_list_handle_t list = new_immediate(true), fork = new_immediate(true);
+    ze_event_handle_t forked = counter_based_event(), joined = counter_based_event();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES), *inner, *part, *graph, *instance; //! made
+
+    begin_capture(list);
+    launch(list, "numbers", items, ARG(a)); //! command-race
+    inner = end_capture(list);
+    part = executable(inner);
+    begin_capture(list);
+    fill(list, b, TWIN(forked, NULL));
+    run_graph(list, part, TWIN(NULL, forked));
+    copy(fork, b, a, joined, forked); //! command-race
+    wait_for(list, joined);
+    graph = end_capture(list);
+    instance = executable(graph);
+    run_graph(list, instance, NULL);
+    leave_list(list);
+    leave_list(fork);
+    leave_instance(instance);
+    leave_instance(part);
+    leave_graph(graph);
+    leave_graph(inner);
+    must(zeEventDestroy(forked));
+    must(zeEventDestroy(joined));
+    release(a);
+    release(b);
 }

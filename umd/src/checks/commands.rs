@@ -106,18 +106,34 @@ fn of_kernel(who: &Who) -> Option<String> {
 
 /// What would order two commands.
 pub(super) fn missing(earlier: &Named, later: &Named) -> String {
+    let same_copy = earlier.copy == later.copy;
+    // In a graph one waits for what was captured before, whichever has run first.
+    let (earlier, later) = match later.captured && same_copy {
+        true if earlier.call.number > later.call.number => (later, earlier),
+        _ => (earlier, later),
+    };
     let (a, b) = (earlier.call.number, later.call.number);
     let list = |it: &Named| match (it.list, it.copy) {
         (0, _) => "its list".to_owned(),
-        (call, 0) => format!("the list that call {call} made"),
-        (_, call) => format!("the copy that call {call} made"),
+        (_, call) if it.captured && !same_copy => {
+            format!("the executable graph that call {call} made")
+        }
+        (_, call) if call != 0 && !it.captured => format!("the copy that call {call} made"),
+        (call, _) => format!("the list that call {call} made"),
     };
-    let same_list = earlier.list == later.list && earlier.copy == later.copy;
-    if a == b && !same_list {
+    let same_list = earlier.list == later.list && same_copy;
+    let two_graphs = earlier.captured && later.captured && !same_copy;
+    if two_graphs || a == b && !same_list {
         return format!(
             "nothing orders the executions of {} and of {}: the host has to wait for one before the other, or one for an event that the other one signals",
             list(earlier),
             list(later)
+        );
+    }
+    if a == b && later.captured {
+        let graph = later.copy;
+        return format!(
+            "the executable graph that call {graph} made has call {a} more than once, and nothing orders the two: one needs a wait for an event that the other one signals"
         );
     }
     if a == b {

@@ -16,14 +16,18 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tally_ze::ze_event_handle_t;
+
 use super::calls::{self, Call};
 use super::report::Rule;
 use super::rows::Transfer;
 use super::{collector, log};
+use crate::handle::Counted;
 
 mod clock;
 mod copies;
 mod lists;
+mod runs;
 mod signals;
 
 #[cfg(test)]
@@ -70,6 +74,8 @@ pub enum Awaited {
         /// The value.
         needed: u64,
     },
+    /// What an event names when the graph is executed to which the command belongs.
+    Event(Counted<ze_event_handle_t>),
     /// Something that others signal.
     Unknown,
 }
@@ -94,9 +100,10 @@ pub enum Effect {
 }
 
 /// The place of a command in the order of its list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Ordered by the list, if that is in-order, and by its waits.
+    #[default]
     Plain,
     /// It comes after all before it: the signal and the reset of an event.
     Last,
@@ -109,7 +116,7 @@ pub enum Role {
 }
 
 /// A command as it is appended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Appended {
     /// Its place in the order.
     pub role: Role,
@@ -147,6 +154,8 @@ struct Command {
     list: u64,
     /// The call that copied it with its list, or 0.
     copy: u64,
+    /// Whether it was captured into a graph.
+    captured: bool,
     in_order: bool,
     signals: bool,
     tells: bool,
@@ -230,6 +239,8 @@ pub struct Named {
     pub list: u64,
     /// The call that copied it with its list, or 0.
     pub copy: u64,
+    /// Whether it was captured into a graph.
+    pub captured: bool,
     /// Its number, from 1, in the order of appends.
     pub number: u32,
     /// The place of the program's call ([`calls::caller`]).
@@ -272,8 +283,9 @@ impl Order {
         let state = self.state();
         let number = state.node(execution)?.command;
         let it = state.command(number)?;
-        let &Command { list, copy, caller, in_order, signals, .. } = it;
-        Some(Named { call: it.call.clone(), list, copy, number, caller, in_order, signals })
+        let &Command { list, copy, captured, caller, in_order, signals, .. } = it;
+        let call = it.call.clone();
+        Some(Named { call, list, copy, captured, number, caller, in_order, signals })
     }
 
     /// Notes that the device starts a command, in the execution of its list with this base.
@@ -347,6 +359,7 @@ impl State {
             caller: calls::caller(),
             list,
             copy: 0,
+            captured: false,
             in_order,
             signals: it.signals,
             tells: it.tells(),
@@ -381,6 +394,18 @@ impl State {
 
     /// Adds an execution of a command, of the recording's execution with this base.
     fn add_node(&mut self, command: u32, base: u64, chain: u32) -> Execution {
+        let execution = self.add_end(command, chain);
+        let Some(command) = self.command_mut(command) else { return execution };
+        command.coming.push_back((base, execution));
+        let tells = command.tells;
+        if let Some(node) = self.node_mut(execution) {
+            node.tells = tells;
+        }
+        execution
+    }
+
+    /// Adds the beginning or the end of what a command executes, of which the device tells nothing.
+    fn add_end(&mut self, command: u32, chain: u32) -> Execution {
         let tick = self.chains[chain as usize] + 1;
         self.chains[chain as usize] = tick;
         if self.nodes.len() == REMEMBERED {
@@ -391,7 +416,6 @@ impl State {
             self.host_saw_something();
         }
         let host = self.host.clone();
-        let tells = self.command(command).is_some_and(|it| it.tells);
         let (after, claims) = (Vec::new(), Vec::new());
         self.nodes.push_back(Node {
             command,
@@ -401,16 +425,12 @@ impl State {
             after,
             open: 0,
             before: None,
-            tells,
+            tells: false,
             has_started: false,
             is_final: false,
             claims,
         });
-        let execution = Execution(self.dropped + self.nodes.len() as u32);
-        if let Some(command) = self.command_mut(command) {
-            command.coming.push_back((base, execution));
-        }
-        execution
+        Execution(self.dropped + self.nodes.len() as u32)
     }
 
     fn order(&mut self, earlier: Execution, later: Execution) {

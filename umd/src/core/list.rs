@@ -33,7 +33,7 @@ pub(super) mod ordered;
 pub mod special;
 
 use mutable::Mutable;
-use ordered::{Ordered, To};
+use ordered::{Ordered, Place, To};
 
 /// A command list.
 pub struct List {
@@ -269,20 +269,20 @@ impl List {
                 let events = waits.collect::<Result<Vec<&Event>>>()?;
                 let waits = &mut events.iter().copied().map(Ok);
                 let mut ordered = self.ordered(signal, &events);
-                let mut is_appended = false;
+                let mut place = Place::Nowhere;
                 let used = checked::append(
                     checks,
                     command,
                     launched,
                     &mut ordered,
                     |command, launched| {
-                        is_appended =
+                        place =
                             self.append_captured_or_outside(command, launched, signal, waits)?;
                         Ok(())
                     },
                 );
                 if let Some(ordered) = ordered {
-                    ordered.end(is_appended);
+                    ordered.end(&place);
                 }
                 let used = used?;
                 let (state, regular) = match &self.kind {
@@ -301,27 +301,30 @@ impl List {
     /// The append of a command, if the order of commands is followed.
     fn ordered<'a>(&'a self, signal: Option<Signal<'a>>, events: &[&Event]) -> Option<Ordered<'a>> {
         let to = match &self.kind {
-            ListKind::Immediate(_, list, _) => To::Immediate(list),
+            ListKind::Immediate(_, list, _) => match self.captures(events) {
+                Some(branch) => To::Graph(list, branch),
+                None => To::Immediate(list),
+            },
             ListKind::Regular(_, list, None) if !list.is_closed() => To::Regular(list),
             ListKind::Regular(..) => return None,
         };
         Some(Ordered::new(order()?, to, signal, events))
     }
 
-    /// Appends to a list that may be captured; false: the command belongs to a graph.
+    /// Appends to a list that may be captured.
     fn append_captured_or_outside(
         &self,
         command: &Command<'_>,
         launched: Option<Launched<'_>>,
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
-    ) -> Result<bool> {
+    ) -> Result<Place> {
         let events = waits.collect::<Result<Vec<&Event>>>()?;
-        if self.append_captured((command, launched), signal, &events)? {
-            return Ok(false);
+        if let Some(captured) = self.append_captured((command, launched), signal, &events)? {
+            return Ok(Place::Graph(captured));
         }
         self.append_outside(command, launched, signal, &mut events.into_iter().map(Ok))?;
-        Ok(true)
+        Ok(Place::Outside)
     }
 
     /// Appends to a list that is not captured.

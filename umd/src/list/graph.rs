@@ -68,6 +68,12 @@ impl Execution {
         self.source.clone()
     }
 
+    /// The lists, each of which is executed once: the first one, those that forked from it, and those of graphs that were
+    /// appended to it.
+    pub fn lists(&self) -> impl Iterator<Item = &Regular> {
+        [&self.first].into_iter().chain(self.others.iter().map(|it| &it.list)).map(|it| &**it)
+    }
+
     /// Upper bound of the packets of an append of it.
     pub(super) fn bound(&self) -> usize {
         1 + 2 * waits::bound(self.others.len())

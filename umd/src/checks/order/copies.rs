@@ -48,12 +48,13 @@ impl State {
     ) -> (u32, u64) {
         let Some(it) = self.command(number) else { return (0, 0) };
         let launch = if it.launch == 0 { 0 } else { launch(it.launch) };
-        let &Command { caller, list, in_order, signals, tells, role, .. } = it;
+        let &Command { caller, list, captured, in_order, signals, tells, role, .. } = it;
         let new = Command {
             call: it.call.clone(),
             caller,
             list,
             copy: maker,
+            captured,
             in_order,
             signals,
             tells,
@@ -70,14 +71,14 @@ impl State {
 }
 
 impl Item {
-    /// Makes it wait for copies in place of their sources.
+    /// Makes it wait for copies, and execute them, in place of their sources.
     fn rename(&mut self, copies: &[(usize, usize)]) {
+        let copy = |of: usize| copies.iter().find(|it| it.0 == of).map_or(of, |it| it.1);
         for wait in &mut self.waits {
-            if let Awaited::Recorded { recording, .. } = wait
-                && let Some(&(_, to)) = copies.iter().find(|it| it.0 == *recording)
-            {
-                *recording = to;
+            if let Awaited::Recorded { recording, .. } = wait {
+                *recording = copy(*recording);
             }
         }
+        self.graph.iter_mut().for_each(|it| *it = copy(*it));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lists and queues: which commands come after which others because of where they are.
 
+use super::runs::Start;
 use super::{Appended, Awaited, Effect, Execution, Order, Role, State};
 use crate::checks::{calls, collector};
 
@@ -11,8 +12,8 @@ const NO_BASE: u64 = 0;
 #[derive(Default)]
 pub(super) struct Stream {
     /// The call that made it.
-    maker: u64,
-    in_order: bool,
+    pub(super) maker: u64,
+    pub(super) in_order: bool,
     /// The chain of an in-order list, or of the ends of a queue's executions.
     chain: Option<u32>,
     commands: Commands,
@@ -23,46 +24,52 @@ pub(super) struct Stream {
 pub(super) struct Recording {
     pub(super) maker: u64,
     pub(super) in_order: bool,
-    chain: Option<u32>,
+    pub(super) chain: Option<u32>,
     pub(super) items: Vec<Item>,
     /// The signals of the latest execution, and what it has as commands.
-    latest: Option<Latest>,
+    pub(super) latest: Option<Latest>,
     /// Waits for signals of the first execution.
-    awaited: Vec<(u32, Execution)>,
-    chains: Chains,
+    pub(super) awaited: Vec<(u32, Execution)>,
+    pub(super) chains: Chains,
+    /// If it is the first list of a graph: the end of the graph's latest execution.
+    pub(super) ended: Execution,
 }
 
 /// A command of a recording.
 #[derive(Clone)]
 pub(super) struct Item {
     pub(super) number: u32,
-    role: Role,
-    has_waits: bool,
+    /// Its place among the commands of a graph's lists.
+    pub(super) place: u32,
+    pub(super) role: Role,
+    pub(super) has_waits: bool,
     pub(super) waits: Vec<Awaited>,
-    effects: Vec<Effect>,
+    pub(super) effects: Vec<Effect>,
     /// The number of its signal; `None`: it has none.
-    signal: Option<u32>,
+    pub(super) signal: Option<u32>,
+    /// The lists of a graph that it executes.
+    pub(super) graph: Vec<usize>,
 }
 
 #[derive(Clone)]
-struct Latest {
-    signals: Vec<(u32, Execution)>,
-    last: Execution,
+pub(super) struct Latest {
+    pub(super) signals: Vec<(u32, Execution)>,
+    pub(super) last: Execution,
 }
 
 /// The commands of an out-of-order list, or of one execution of it, since the last barrier without waits; of an
 /// in-order one, the last command.
 #[derive(Default)]
-struct Commands {
-    gate: Execution,
+pub(super) struct Commands {
+    pub(super) gate: Execution,
     /// Barriers and waits that hold up later commands, with those since.
-    since: Vec<Execution>,
-    chains: Chains,
+    pub(super) since: Vec<Execution>,
+    pub(super) chains: Chains,
 }
 
 /// The chains of an out-of-order list's commands.
 #[derive(Default)]
-struct Chains {
+pub(super) struct Chains {
     used: Vec<u32>,
     /// The executions of these come before those of the list that follow.
     spare: Vec<u32>,
@@ -85,7 +92,7 @@ impl Recording {
 }
 
 impl Chains {
-    fn take(&mut self, state: &mut State) -> u32 {
+    pub(super) fn take(&mut self, state: &mut State) -> u32 {
         let chain = self.spare.pop().unwrap_or_else(|| state.take_chain());
         self.used.push(chain);
         chain
@@ -96,14 +103,14 @@ impl Chains {
         self.spare.append(&mut self.used);
     }
 
-    fn give_back(&mut self, state: &mut State) {
+    pub(super) fn give_back(&mut self, state: &mut State) {
         state.free.extend(self.used.drain(..).chain(self.spare.drain(..)));
     }
 }
 
 impl Commands {
     /// Orders a command of an out-of-order list after those before it, as its role says.
-    fn order(&mut self, state: &mut State, it: Execution, role: Role, has_waits: bool) {
+    pub(super) fn order(&mut self, state: &mut State, it: Execution, role: Role, has_waits: bool) {
         state.order(self.gate, it);
         let after_all = role == Role::Last || role == Role::Barrier && !has_waits;
         if after_all {
@@ -152,11 +159,37 @@ impl Order {
 
     /// Notes that a command was appended to a regular list. `signal`: the number of its signal, if it has one.
     pub fn recorded(&self, recording: usize, number: u32, it: Appended, signal: Option<u32>) {
+        self.graph_recorded(recording, number, it, signal, Vec::new());
+    }
+
+    /// Notes that a command was appended that executes a graph of these lists, or of none.
+    pub fn graph_recorded(
+        &self,
+        recording: usize,
+        number: u32,
+        it: Appended,
+        signal: Option<u32>,
+        graph: Vec<usize>,
+    ) {
         let Appended { role, has_waits, waits, effects, .. } = it;
         let mut state = self.state();
         if let Some(recording) = state.recordings.get_mut(&recording) {
-            recording.items.push(Item { number, role, has_waits, waits, effects, signal });
+            let place = number;
+            let new = Item { number, place, role, has_waits, waits, effects, signal, graph };
+            recording.items.push(new);
         }
+    }
+
+    /// Adds a command of an immediate list that is captured into a graph, before it is appended; returns its number.
+    /// [`Order::recorded`] follows.
+    pub fn capture(&self, cell: u64, it: &Appended) -> u32 {
+        let mut state = self.state();
+        let list = state.streams.get(&cell).map_or((0, false), |it| (it.maker, it.in_order));
+        let number = state.add_command(list, it);
+        if let Some(command) = state.command_mut(number) {
+            command.captured = true;
+        }
+        number
     }
 
     /// Adds a command that is about to be appended to an immediate list, whose counter it will raise to `value`;
@@ -209,15 +242,7 @@ impl Order {
     ) {
         let mut state = self.state();
         let Some(mut stream) = state.streams.remove(&cell) else { return };
-        let of = |role, waits, effects| Appended {
-            role,
-            has_waits: false,
-            waits,
-            effects,
-            transfers: Vec::new(),
-            launch: 0,
-            signals: false,
-        };
+        let of = |role, waits, effects| Appended { role, waits, effects, ..Appended::default() };
         let on_queue = waits.is_none();
         // On an out-of-order list neither holds up later commands.
         let number = state
@@ -235,7 +260,7 @@ impl Order {
         let mut ends = vec![entry];
         let mut gate = if on_queue { stream.commands.gate } else { Execution::NONE };
         for list in lists {
-            let last = state.execute(list, entry, &mut gate, &so_far);
+            let last = state.execute(list, &Start { entry, so_far: &so_far }, &mut gate);
             so_far.extend(&last);
             ends.extend(last);
         }
@@ -308,7 +333,7 @@ impl Order {
                 }
                 state.cells.get(&address).and_then(super::Cell::completed)
             }
-            Awaited::Unknown => None,
+            Awaited::Unknown | Awaited::Event(_) => None,
         };
         match found {
             Some(found) => found.into_iter().for_each(|it| state.host_saw(it)),
@@ -323,7 +348,7 @@ impl Stream {
     }
 
     /// Submits a command, which comes after `earlier`, too.
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         state: &mut State,
         number: u32,
@@ -359,7 +384,7 @@ impl State {
         }
     }
 
-    fn note_value(&mut self, cell: u64, value: u64, execution: Execution, is: bool) {
+    pub(super) fn note_value(&mut self, cell: u64, value: u64, execution: Execution, is: bool) {
         if !is {
             return;
         }
@@ -373,19 +398,19 @@ impl State {
         values.push((value, execution));
     }
 
-    fn at_value(&self, cell: u64, value: u64) -> Option<Execution> {
+    pub(super) fn at_value(&self, cell: u64, value: u64) -> Option<Execution> {
         let values = self.counters.get(&cell)?;
         let at = values.partition_point(|it| it.0 < value);
         values.get(at).map(|it| it.1)
     }
 
-    fn latest(&self, recording: usize, signal: u32) -> Option<Execution> {
+    pub(super) fn latest(&self, recording: usize, signal: u32) -> Option<Execution> {
         let latest = self.recordings.get(&recording)?.latest.as_ref()?;
         latest.signals.iter().find(|it| it.0 >= signal).map(|it| it.1)
     }
 
     /// Orders an execution after what it waits for.
-    fn wait(&mut self, execution: Execution, awaited: Awaited) {
+    pub(super) fn wait(&mut self, execution: Execution, awaited: Awaited) {
         match awaited {
             Awaited::Counter { cell, value } => match self.at_value(cell, value) {
                 Some(earlier) => self.order(earlier, execution),
@@ -401,7 +426,7 @@ impl State {
                 }
             },
             Awaited::Word { address, needed } => self.wait_for_word(execution, address, needed),
-            Awaited::Unknown => self.open(execution),
+            Awaited::Unknown | Awaited::Event(_) => self.open(execution),
         }
     }
 
@@ -419,72 +444,6 @@ impl State {
             node.open = node.open.saturating_sub(1);
             node.after.extend(earlier.iter().filter(|&&it| it != execution));
         }
-    }
-
-    /// Submits an execution of a regular list, which comes after `entry`, and after `gate` of the queue. Returns the
-    /// executions of its commands. A barrier comes after `so_far`, what was submitted to the queue.
-    fn execute(
-        &mut self,
-        list: &Executed,
-        entry: Execution,
-        gate: &mut Execution,
-        so_far: &[Execution],
-    ) -> Vec<Execution> {
-        let Some(mut recording) = self.recordings.remove(&list.recording) else {
-            return Vec::new();
-        };
-        let in_order = recording.in_order;
-        let mut commands = Commands { gate: *gate, ..Commands::default() };
-        // Nothing orders this execution after the one before, other than what the host has seen.
-        recording.chains.give_back(self);
-        std::mem::swap(&mut commands.chains, &mut recording.chains);
-        let mut signals = Vec::new();
-        let mut last = recording.latest.as_ref().map_or(Execution::NONE, |it| it.last);
-        let mut all = Vec::new();
-        let items = std::mem::take(&mut recording.items);
-        for item in &items {
-            let chain = match in_order {
-                true => *recording.chain.get_or_insert_with(|| self.take_chain()),
-                false => commands.chains.take(self),
-            };
-            let execution = self.add_node(item.number, list.base, chain);
-            self.order(entry, execution);
-            if in_order {
-                self.order(*gate, execution);
-                self.order(last, execution);
-                last = execution;
-            } else {
-                if item.role == Role::Barrier && !item.has_waits {
-                    so_far.iter().for_each(|&it| self.order(it, execution));
-                }
-                commands.order(self, execution, item.role, item.has_waits);
-                if item.role == Role::Barrier {
-                    *gate = execution;
-                }
-            }
-            item.waits.iter().for_each(|&awaited| self.wait(execution, awaited));
-            item.effects.iter().for_each(|&effect| self.affect(execution, effect));
-            signals.extend(item.signal.map(|signal| (signal, execution)));
-            all.push(execution);
-        }
-        // An execution of an empty list takes its turn, too.
-        if in_order && items.is_empty() {
-            let chain = *recording.chain.get_or_insert_with(|| self.take_chain());
-            let execution = self.add_node(0, list.base, chain);
-            [entry, *gate, last].into_iter().for_each(|it| self.order(it, execution));
-            last = execution;
-            all.push(execution);
-        }
-        recording.items = items;
-        recording.chains = commands.chains;
-        for (signal, waiter) in std::mem::take(&mut recording.awaited) {
-            let signalled = signals.iter().find(|it| it.0 >= signal).map(|it| it.1);
-            self.fulfil(waiter, signalled.as_slice());
-        }
-        recording.latest = Some(Latest { signals, last });
-        self.recordings.insert(list.recording, recording);
-        // All of an in-order list come before its last one.
-        if in_order { all.pop().into_iter().collect() } else { all }
     }
 }
 

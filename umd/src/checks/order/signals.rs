@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::{Appended, Effect, Execution, Named, Order, Role, State};
+use super::{Appended, Effect, Execution, Named, Order, State};
 use crate::checks::collector;
 use crate::checks::report::Report;
 
@@ -35,21 +35,6 @@ pub(super) struct Cell {
     waits: Vec<Execution>,
     /// Those of the waits whose signals are not submitted.
     open: Vec<Execution>,
-}
-
-impl Appended {
-    /// What a call of the host does to an event, as a command.
-    fn of_host() -> Self {
-        Self {
-            role: Role::Plain,
-            has_waits: false,
-            waits: Vec::new(),
-            signals: false,
-            effects: Vec::new(),
-            transfers: Vec::new(),
-            launch: 0,
-        }
-    }
 }
 
 impl Cell {
@@ -102,7 +87,7 @@ impl Order {
     pub fn host_affects(&self, effect: Effect) {
         let mut state = self.state();
         let chain = state.take_chain();
-        let number = state.add_command((0, false), &Appended::of_host());
+        let number = state.add_command((0, false), &Appended::default());
         let execution = state.add_node(number, 0, chain);
         state.free.push_back(chain);
         state.affect(execution, effect);

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 
+mod graphs;
+
 const A: u64 = 0x1000;
 const B: u64 = 0x2000;
 const QUEUE: u64 = 0x3000;
 const EVENT: u64 = 0x9000;
 
 fn plain() -> Appended {
-    let (waits, effects, transfers) = (Vec::new(), Vec::new(), Vec::new());
-    Appended {
-        role: Role::Plain,
-        has_waits: false,
-        waits,
-        effects,
-        transfers,
-        launch: 0,
-        signals: false,
-    }
+    Appended::default()
 }
 
 fn waiting(awaited: Awaited) -> Appended {

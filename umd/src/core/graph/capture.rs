@@ -13,7 +13,9 @@ use tally_ze::{
 };
 
 use super::{Branch, CAPTURES, Graph, Membership, Phase, Point, State, captures, dump};
+use crate::checks::{self, Checks};
 use crate::core::kernel::Launched;
+use crate::core::list::ordered::Captured;
 use crate::core::list::{List, special};
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
@@ -21,6 +23,7 @@ use crate::list::command::Command;
 use crate::list::regular::Regular;
 use crate::list::target::Signal;
 use crate::sync::event::{self, Event, EventKind};
+use crate::sync::recording;
 
 impl Graph {
     /// Begins a capture of a list.
@@ -57,6 +60,9 @@ impl Graph {
     fn branch(&self, traits: &QueueTraits, is_first: bool) -> Result<Branch> {
         let in_order = traits.is_in_order();
         let list = Regular::branch(self.context.shared().clone(), in_order, is_first)?;
+        if let Some(order) = checks::get().and_then(Checks::order) {
+            order.recording_begins(recording::key(&list.recording()), in_order, None);
+        }
         Ok(Branch { list, gates: Vec::new(), traits: *traits, in_order, commands: 0, work: 0 })
     }
 
@@ -140,7 +146,7 @@ impl Graph {
     }
 
     /// Appends a command of a list to its branch; `None`: the command makes a branch, if it succeeds. Returns the
-    /// branch; `None`: the capture has ended, so the command does not belong to it.
+    /// number of the branch; `None`: the capture has ended, so the command does not belong to it.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED; those of the append.
@@ -150,7 +156,7 @@ impl Graph {
         (command, launched): (&Command<'_>, Option<Launched<'_>>),
         signal: Option<Signal<'_>>,
         waits: &[(&Event, Option<Point>)],
-    ) -> Result<Option<usize>> {
+    ) -> Result<Option<(usize, Captured)>> {
         let mut state = self.state();
         let state = &mut *state;
         if state.phase != Phase::Capturing {
@@ -166,12 +172,16 @@ impl Graph {
         let branch = branch.unwrap_or(state.branches.len());
         let mut events = waits.iter().map(|(event, _)| Ok(*event));
         let into = fork.as_ref().unwrap_or_else(|| &state.branches[branch]);
+        let (into_list, before) = (into.list.clone(), into.list.signal_count());
         let nested = match command.itself() {
             Command::Graph(execution) => {
                 self.nest(into, execution, signal.as_ref(), &mut events)?
             }
             _ => into.list.append(command, signal, &mut events).map(|_| Vec::new())?,
         };
+        // Those that no other one of the graph executes have one gate.
+        let graph = nested.iter().filter(|it| it.gates.len() == 1).map(|it| it.list.clone());
+        let graph = graph.collect();
         state.branches.extend(fork.into_iter().chain(nested));
         if let (Command::Graph(_), Some(_)) = (command.itself(), signal) {
             let list = &state.branches[branch].list;
@@ -188,7 +198,9 @@ impl Graph {
             state.signals.insert(ptr::from_ref(signal.event).addr(), point);
         }
         state.nodes.push(dump::Node::new(point, command, launched));
-        Ok(Some(branch))
+        let after = into_list.signal_count();
+        let signal = (after != before).then_some(after);
+        Ok(Some((branch, Captured { list: into_list, signal, graph })))
     }
 
     /// A branch for a list that waits for an event of the capture.
@@ -258,6 +270,20 @@ impl List {
         Ok((traits, membership))
     }
 
+    /// Whether a command with these waits is going to belong to a graph, and the branch that the list has in the graph, if
+    /// it has one already.
+    pub(in crate::core) fn captures(&self, waits: &[&Event]) -> Option<Option<Arc<Regular>>> {
+        if !special::is_any_captured() {
+            return None;
+        }
+        match self.membership()?.find() {
+            Some((graph, branch)) => {
+                Some(graph.state().branches.get(branch).map(|it| it.list.clone()))
+            }
+            None => waits.iter().any(|event| find(event).is_some()).then_some(None),
+        }
+    }
+
     /// The graph that the list is being captured into, and the number of its branch.
     pub fn capture(&self) -> Option<(Arc<Graph>, usize)> {
         self.membership()?.find()
@@ -274,7 +300,7 @@ impl List {
         Err(unsupported("hCommandList: it is being captured, so nothing was submitted".to_owned()))
     }
 
-    /// Appends a command to the graph that it belongs to, which may make the list a branch of the graph; false: it
+    /// Appends a command to the graph that it belongs to, which may make the list a branch of the graph; `None`: it
     /// belongs to none.
     ///
     /// # Errors
@@ -285,7 +311,7 @@ impl List {
         command: (&Command<'_>, Option<Launched<'_>>),
         signal: Option<Signal<'_>>,
         waits: &[&Event],
-    ) -> Result<bool> {
+    ) -> Result<Option<Captured>> {
         let Some(membership) = self.membership() else {
             let mut waits = waits.iter().copied();
             waits.try_for_each(|event| must_be_outside(event, "phWaitEvents"))?;
@@ -309,22 +335,21 @@ impl List {
         }
         let Some(graph) = graph else { return signal_outside(signal) };
         let branch = own.map(|it| it.1);
-        let Some(branch) = graph.append((self, branch), command, signal, &points)? else {
-            return signal_outside(signal);
-        };
+        let appended = graph.append((self, branch), command, signal, &points)?;
+        let Some((branch, captured)) = appended else { return signal_outside(signal) };
         // The graph must not be locked here, since a caller that asks for a list's graph locks them in the
         // opposite order.
         membership.join(&graph, branch);
-        Ok(true)
+        Ok(Some(captured))
     }
 }
 
-/// Allows the submission of a command that belongs to no capture, by returning false.
+/// Allows the submission of a command that belongs to no capture, by returning `None`.
 ///
 /// # Errors
 /// GRAPH_INTERNAL_EVENT.
-fn signal_outside(signal: Option<Signal<'_>>) -> Result<bool> {
-    signal.map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent")).map(|()| false)
+fn signal_outside(signal: Option<Signal<'_>>) -> Result<Option<Captured>> {
+    signal.map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent")).map(|()| None)
 }
 
 /// Refuses a host wait for an event that is signalled by a graph under capture.

@@ -2,20 +2,48 @@
 //! Appends while the order of commands is followed (`crate::checks::order`): what a command waits for and signals, and
 //! the number that the device tells when it starts.
 
+use std::sync::Arc;
+
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t};
+
 use crate::checks::order::{Appended, Awaited, Effect, Executed, Order, Role};
 use crate::checks::{Rows, Transfer};
+use crate::handle::{self, Counted};
 use crate::list::command::Command;
 use crate::list::immediate::Immediate;
 use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 use crate::list::target::Signal;
-use crate::sync::event::Event;
+use crate::sync::cb_event::Resolved;
+use crate::sync::event::{Event, EventKind};
 pub(in crate::core) use crate::sync::recording::key;
 
 /// The list to which a command is appended.
 pub(super) enum To<'a> {
     Immediate(&'a Immediate),
     Regular(&'a Regular),
+    /// A graph, into which the list is captured, and the branch that it has there.
+    Graph(&'a Immediate, Option<Arc<Regular>>),
+}
+
+/// The place of a command that belongs to a graph.
+pub(in crate::core) struct Captured {
+    /// The branch.
+    pub list: Arc<Regular>,
+    /// The number of its signal, if it has one.
+    pub signal: Option<u32>,
+    /// The lists of the graph that it executes; none of another command.
+    pub graph: Vec<Arc<Regular>>,
+}
+
+/// Where a command was appended.
+pub(super) enum Place {
+    /// Nowhere: the append has failed.
+    Nowhere,
+    /// In its list.
+    Outside,
+    /// In a graph.
+    Graph(Captured),
 }
 
 /// An append.
@@ -35,6 +63,8 @@ enum Noted {
     Appended(u64, u64, u32),
     /// A command of a recording, and the number of signals before.
     Recorded(usize, u32, Appended, u32),
+    /// A command of a graph.
+    Captured(u32, Appended),
 }
 
 impl<'a> Ordered<'a> {
@@ -47,10 +77,13 @@ impl<'a> Ordered<'a> {
         let own = match &to {
             To::Immediate(_) => None,
             To::Regular(list) => Some(key(&list.recording())),
+            To::Graph(_, branch) => branch.as_ref().map(|it| key(&it.recording())),
         };
+        let in_graph = matches!(to, To::Graph(..));
+        let awaited = |it: &&Event| if in_graph { captured(it) } else { it.awaited() };
         let is_own = |it: &Awaited| matches!(it, Awaited::Recorded { recording, .. } if Some(*recording) == own);
         // A list's own order is sufficient.
-        let waits = events.iter().filter_map(|it| it.awaited()).filter(|it| !is_own(it)).collect();
+        let waits = events.iter().filter_map(awaited).filter(|it| !is_own(it)).collect();
         let has_waits = !events.is_empty();
         Self { order, to, signal, has_waits, waits, noted: Noted::Nothing }
     }
@@ -68,6 +101,16 @@ impl<'a> Ordered<'a> {
             let effects = self.signal.iter().filter_map(|it| effect(it.event)).collect();
             let waits = std::mem::take(&mut self.waits);
             self.order.execute(cell, value, &executed(lists), Some(waits), effects);
+            return 0;
+        }
+        if let (Command::Graph(graph), To::Immediate(list)) = (command, &self.to) {
+            let lists = executed(&graph.lists().collect::<Vec<_>>());
+            let effects = self.signal.iter().filter_map(|it| effect(it.event)).collect();
+            let waits = std::mem::take(&mut self.waits);
+            // SAFETY: applications do not destroy an event while they execute a graph that waits for it; the handle's
+            // count shows whether it was destroyed before.
+            let bound = |event: Counted<ze_event_handle_t>| unsafe { event.get() }?.awaited();
+            self.order.execute_graph(list.next(), &lists, (waits, effects), bound);
             return 0;
         }
         let role = match command {
@@ -112,23 +155,33 @@ impl<'a> Ordered<'a> {
                 self.noted = Noted::Recorded(key(&recording), number, appended, signals);
                 number
             }
+            To::Graph(list, _) => {
+                let number = self.order.capture(list.cell().va(), &appended);
+                self.noted = Noted::Captured(number, appended);
+                number
+            }
         };
         if tells { number } else { 0 }
     }
 
-    /// The command was appended, or not: the append has failed, or belongs to a graph.
-    pub(super) fn end(self, is_appended: bool) {
-        match self.noted {
-            Noted::Appended(cell, value, number) if !is_appended => {
-                self.order.withdraw(cell, value, number);
+    /// The append has ended.
+    pub(super) fn end(self, place: &Place) {
+        match (self.noted, place) {
+            (Noted::Captured(number, appended), Place::Graph(Captured { list, signal, graph })) => {
+                let graph = graph.iter().map(|it| key(&it.recording())).collect();
+                let key = key(&list.recording());
+                self.order.graph_recorded(key, number, appended, *signal, graph);
             }
-            Noted::Appended(cell, value, number) => {
+            (Noted::Appended(cell, value, number), Place::Outside) => {
                 let To::Immediate(list) = self.to else { return };
                 if list.next().1 == value {
                     self.order.raises_nothing(cell, value, number);
                 }
             }
-            Noted::Recorded(key, number, appended, before) if is_appended => {
+            (Noted::Appended(cell, value, number), _) => {
+                self.order.withdraw(cell, value, number);
+            }
+            (Noted::Recorded(key, number, appended, before), Place::Outside) => {
                 let To::Regular(list) = self.to else { return };
                 let after = list.recording().signals();
                 self.order.recorded(key, number, appended, (after != before).then_some(after));
@@ -160,6 +213,21 @@ impl<'a> Ordered<'a> {
 /// The effect of a signal of an event, if it has a word of its own.
 fn effect(event: &Event) -> Option<Effect> {
     event.word().map(|(address, amount, needed)| Effect::Signal { address, amount, needed })
+}
+
+/// What a wait that belongs to a graph waits for: an event for use outside of the graph, which nothing in it has
+/// signalled, is bound when the graph is executed.
+fn captured(event: &Event) -> Option<Awaited> {
+    let external = CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL.bits();
+    match &event.kind {
+        EventKind::CounterBased(it)
+            if event.traits.cb_flags & external != 0
+                && !matches!(it.resolve(), Resolved::Captured) =>
+        {
+            Some(Awaited::Event(handle::counted_of(event)))
+        }
+        _ => event.awaited(),
+    }
 }
 
 /// The memory that commands read before they run, other than copies.
