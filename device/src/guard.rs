@@ -33,7 +33,7 @@ pub(crate) use model::{Guard, Loan, Record, Seat, prepare_aborts};
 #[cfg(not(shuttle))]
 pub(crate) use thread::{Guard, Loan, Record, Seat, prepare_aborts};
 #[cfg(not(shuttle))]
-pub use thread::{Refused, watch_refused};
+pub use thread::{Refused, watch_refused, watch_threads};
 pub(crate) use trap::Trap;
 pub(crate) use wide::LINE;
 

@@ -56,7 +56,7 @@ pub use config::{
 use confined::Outside;
 pub use confined::{Confined, Waiters};
 #[cfg(not(shuttle))]
-pub use guard::{Refused, watch_refused};
+pub use guard::{Refused, watch_refused, watch_threads};
 pub use host::{Host, QueueId, VmId};
 use queue::{Queue, VmState};
 use sched::{Sched, Shared};

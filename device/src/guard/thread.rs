@@ -203,6 +203,7 @@ impl Guard {
         // SAFETY: gettid takes nothing and cannot fail.
         record.tid.store(unsafe { libc::gettid() }, Ordering::SeqCst);
         block_signals();
+        begins();
         let right = Right::Seat { _stack: seat.0 };
         Ok(Self { record, _right: right, _not_send: std::marker::PhantomData })
     }
@@ -292,11 +293,32 @@ pub struct Refused {
     pub writes: bool,
     /// Whether the device has made it: a guarded call.
     pub by_device: bool,
+    /// Whether the thread lacks the right to the memory's protection key, and the mapping allows the access.
+    pub by_key: bool,
 }
 
 static WATCHER: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on, accesses of this process to memory that is mapped without the right to them are shown to
+/// What a thread of the device calls when it begins, or 0.
+static BEGINS: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on, threads of the device that begin call `begins` first. It may give them rights to memory that other
+/// threads do not have.
+pub fn watch_threads(begins: fn()) {
+    BEGINS.store(begins as usize, Ordering::Release);
+}
+
+/// A thread of the device begins.
+fn begins() {
+    let begins = BEGINS.load(Ordering::Acquire);
+    if begins != 0 {
+        // SAFETY: only `watch_threads` stores a function, of this type.
+        let begins: fn() = unsafe { std::mem::transmute(begins) };
+        begins();
+    }
+}
+
+/// From now on, accesses of this process to memory that is mapped, but without the right to them, are shown to
 /// `watcher` first. It answers whether the access is to be tried again.
 ///
 /// It is called in the handler of a signal that the thread itself has caused, so it may do whatever the
@@ -316,8 +338,10 @@ unsafe fn is_resolved(
     context: *mut libc::c_void,
     by_device: bool,
 ) -> bool {
-    /// The kernel's `si_code` of an access that the mapping does not allow.
+    /// The kernel's `si_code` of an access that the mapping does not allow, and of one that its protection key does
+    /// not allow to the thread.
     const SEGV_ACCERR: i32 = 2;
+    const SEGV_PKUERR: i32 = 4;
     /// The bit of the processor's error code that says that it is a write.
     const WRITES: i64 = 1 << 1;
     let watcher = WATCHER.load(Ordering::Acquire);
@@ -327,14 +351,15 @@ unsafe fn is_resolved(
     // SAFETY: the kernel hands a valid siginfo and context to the handler; only `watch_refused` stores a
     // watcher, of this type.
     unsafe {
-        if (*info).si_code != SEGV_ACCERR {
+        let by_key = (*info).si_code == SEGV_PKUERR;
+        if !by_key && (*info).si_code != SEGV_ACCERR {
             return false;
         }
         let address = (*info).si_addr().addr() as u64;
         let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
         let writes = registers[libc::REG_ERR as usize] & WRITES != 0;
         let watcher: fn(Refused) -> bool = std::mem::transmute(watcher);
-        watcher(Refused { address, writes, by_device })
+        watcher(Refused { address, writes, by_device, by_key })
     }
 }
 
