@@ -68,6 +68,9 @@ pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<In
     if checks.portable {
         portable::facts(&part, &function, kernel, &mut table);
     }
+    if checks.portable || checks.races {
+        table.write_through(portable::written(&part, &function));
+    }
     let reaches = checks.reach && portable::reach(&mut part, &mut function, kernel, &mut table);
     let follows = races::add(&mut part, &mut function, kernel, &mut table, checks);
     let accesses = checks.memory || checks.init;

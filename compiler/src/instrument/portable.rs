@@ -31,11 +31,10 @@ pub(super) fn facts(module: &Module, function: &Function, kernel: &Kernel, table
         add(exchange(function), SiteKind::Exchanges, Space::Private);
     }
     add(wait(module, function), SiteKind::Waits, Space::Global);
-    table.write_through(written(module, function));
 }
 
 /// The parameters through which the kernel writes.
-fn written(module: &Module, function: &Function) -> BTreeSet<u32> {
+pub(super) fn written(module: &Module, function: &Function) -> BTreeSet<u32> {
     let roots = Roots::new(function);
     let target = |inst: &Inst| match &inst.op {
         Op::Store(at, ..)
