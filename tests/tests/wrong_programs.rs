@@ -205,6 +205,9 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
                 host => host,
             };
             let mut all = places(call, &rule);
+            if !report["host"].is_null() {
+                calls.extend(places(&report["call"], "launched"));
+            }
             // It takes two calls.
             all.extend(places(&report["other"], &rule));
             mistakes.push(all);
@@ -317,6 +320,19 @@ fn commands_that_nothing_orders_are_told() {
 #[test]
 fn recorded_commands_that_nothing_orders_are_told() {
     try_all("recorded", "races");
+}
+
+#[test]
+fn accesses_of_the_host_that_nothing_orders_are_told() {
+    if has_protection_keys() {
+        try_all("host", "races");
+    }
+}
+
+/// Whether the machine can close memory to some threads alone. Without that the host's accesses are not looked at.
+fn has_protection_keys() -> bool {
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    flags.split_whitespace().any(|flag| flag == "ospke")
 }
 
 #[test]

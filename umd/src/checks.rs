@@ -37,7 +37,10 @@ mod describe;
 mod guarded;
 mod handles;
 mod history;
+mod host_races;
+mod in_use;
 mod kernels;
+pub mod keys;
 mod launches;
 mod log;
 mod names;
@@ -59,6 +62,8 @@ use guarded::Guarded;
 use handles::{Handles, Left, Making};
 pub use history::Kind;
 use history::{Found, History};
+use host_races::{HostRaces, Rights};
+pub use host_races::{InFunction, in_function};
 use kernels::Kernels;
 pub use kernels::Watched;
 use launches::Launches;
@@ -88,6 +93,8 @@ pub struct Checks {
     handles: Handles,
     /// What orders commands, for `races` and `sync`.
     order: Option<Order>,
+    /// Races of the program's own accesses with commands, for `races`.
+    host_races: Option<HostRaces>,
     /// Whether the check for other devices (`portable`) is on.
     portable: bool,
     /// Whether memory that the host may not touch is closed to it.
@@ -153,6 +160,7 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
             false => "races are not looked for: kernels do not run in this process",
         });
     }
+    let host_races = cells.as_ref().and_then(|_| HostRaces::wanted());
     if shadow.is_none() {
         wanted = KernelChecks { memory: false, init: false, ..wanted };
     }
@@ -170,6 +178,7 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         uses: Uses::default(),
         handles: Handles::default(),
         order: (asked.races || asked.sync).then(Order::default),
+        host_races,
         portable,
         guards: portable && kernels,
         guarded: Guarded::default(),
@@ -179,6 +188,13 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
     };
     if CHECKS.set(checks).is_ok() {
         collector::start();
+        if let Some(races) = get().and_then(Checks::host_races)
+            && !races.start()
+        {
+            collector::note(
+                "races with the host's accesses are not looked for: there is no thread",
+            );
+        }
         crate::process::set_checked(finish);
     }
 }
@@ -187,12 +203,15 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
 pub struct Inside {
     _making: Option<Making<'static>>,
     _inside: calls::Inside,
+    _rights: Option<Rights>,
 }
 
 /// Notes that this thread is in the entry point of this name, until the returned value is dropped.
 #[cold]
 pub fn enter(function: &'static str) -> Inside {
+    let is_outermost = !calls::is_inside();
     let inside = calls::enter(function);
+    let rights = get().and_then(Checks::host_races).map(|_| Rights::take(is_outermost));
     let making = get().and_then(|checks| {
         if checks.portable {
             checks.program.calls(function);
@@ -200,7 +219,7 @@ pub fn enter(function: &'static str) -> Inside {
         }
         if settings::get().checks.leaks { checks.handles.begin(function) } else { None }
     });
-    Inside { _making: making, _inside: inside }
+    Inside { _making: making, _inside: inside, _rights: rights }
 }
 
 /// An access of this process was refused, at an address that `by_device` or the host has accessed: whether it is to
@@ -212,9 +231,19 @@ pub fn refused(address: u64, writes: bool, by_device: bool) -> bool {
     checks.guarded.refused(address, writes, by_host, epoch)
 }
 
+/// An access of this process was refused since its thread has no right to it: whether it is to be tried again. Called in
+/// a handler of signals.
+pub fn refused_by_key(address: u64, writes: bool, by_device: bool) -> bool {
+    let Some(races) = get().and_then(Checks::host_races) else { return false };
+    races.refused(address, writes, !by_device && !calls::is_inside())
+}
+
 /// Reports the latest findings and writes the files. Called when the process ends.
 fn finish() -> Option<i32> {
     if let Some(checks) = get() {
+        if let Some(races) = &checks.host_races {
+            races.settle();
+        }
         checks.drain();
         checks.tell_touches();
         if let Some(order) = &checks.order {
@@ -303,6 +332,9 @@ impl Checks {
 
     /// Notes an allocation. `defined`: the memory may hold data that the program has written.
     pub fn allocated(&self, base: u64, size: u64, kind: Kind, defined: bool) {
+        if let Some(races) = &self.host_races {
+            races.in_use.forget(base);
+        }
         self.history.made(base, size, kind);
         self.watched.set_epoch(self.history.epoch());
         if let Some(cells) = &self.cells {
@@ -343,6 +375,9 @@ impl Checks {
     pub fn freed(&self, base: u64) {
         self.check_unused(base);
         self.unguard(base);
+        if let Some(races) = &self.host_races {
+            races.in_use.forget(base);
+        }
         if let (Some(size), Some(shadow)) = (self.history.freed(base), &self.shadow) {
             shadow.set(base, size, NO_MEMORY);
         }

@@ -198,8 +198,15 @@ impl Embedded {
             numbers: (settings.checks.races || settings.checks.sync).then_some(checks::started),
             ..defaults
         };
-        if settings.checks.portable {
-            tally_device::watch_refused(|it| checks::refused(it.address, it.writes, it.by_device));
+        let has_keys = settings.checks.races && checks::keys::prepare();
+        if has_keys {
+            tally_device::watch_threads(checks::keys::allow);
+        }
+        if settings.checks.portable || has_keys {
+            tally_device::watch_refused(|it| match it.by_key {
+                true => checks::refused_by_key(it.address, it.writes, it.by_device),
+                false => checks::refused(it.address, it.writes, it.by_device),
+            });
         }
         let sleepers = Arc::new(Sleepers::default());
         let device = Device::new(config, Arc::<Sleepers>::clone(&sleepers)).map_err(|error| {

@@ -144,6 +144,10 @@ impl Stack {
             |frame: &&String| frame.starts_with("__restore_rt") || frame.starts_with('<');
         let signal = frames.iter().take_while(is_signal).count();
         frames.drain(..handler.map_or(0, |_| signal));
+        // A host function has callers in the driver, which are not of interest.
+        if let Some(driver) = frames.iter().position(|frame| frame.starts_with("ze_tally::")) {
+            frames.truncate(driver);
+        }
         // The callers of main belong to the C library.
         if let Some(main) = frames.iter().position(|frame| name_of(frame) == "main") {
             frames.truncate(main + 1);

@@ -328,6 +328,55 @@ impl Cells {
         execution: Execution,
         ask: impl Fn(Execution, Execution) -> bool,
     ) -> Vec<Raced> {
+        let kind = if kind == Access::Write { cell::WRITES } else { 0 };
+        self.enter(address, size, kind, execution, ask)
+    }
+
+    /// The program reads or writes a byte. It may do so atomically, so it does not race with atomics of kernels.
+    pub fn access_by_host(
+        &self,
+        address: u64,
+        writes: bool,
+        execution: Execution,
+        ask: impl Fn(Execution, Execution) -> bool,
+    ) -> Vec<Raced> {
+        let kind = if writes { cell::WRITES | cell::ATOMIC } else { cell::ATOMIC };
+        self.enter(address, 1, kind, execution, ask)
+    }
+
+    /// Whether a kernel has accessed a word in a range of memory atomically, in an execution that `counts`.
+    pub fn has_atomics(&self, address: u64, size: u64, counts: impl Fn(Execution) -> bool) -> bool {
+        let offset = address.wrapping_sub(self.addresses.start);
+        if offset > self.addresses.mask {
+            return false;
+        }
+        let end = (offset + size).min(self.addresses.mask + 1);
+        let mut known: Vec<(u32, bool)> = Vec::new();
+        let mut does = |run: u32| {
+            if let Some(it) = known.iter().find(|it| it.0 == run) {
+                return it.1;
+            }
+            let found = self.runs().find(run).cloned();
+            let does = found.is_some_and(|it| it.kernel.is_some() && counts(it.execution));
+            known.push((run, does));
+            does
+        };
+        let per = cell::BYTES / 4;
+        (offset / 4 * 4 * per..end * per).step_by(8).any(|at| {
+            let entry = self.word(at).load(Ordering::Relaxed);
+            // What has no run is the value of the last store.
+            entry & cell::ATOMIC != 0 && run_of(entry) != 0 && does(run_of(entry))
+        })
+    }
+
+    fn enter(
+        &self,
+        address: u64,
+        size: u64,
+        kind: u64,
+        execution: Execution,
+        ask: impl Fn(Execution, Execution) -> bool,
+    ) -> Vec<Raced> {
         let mut raced: Vec<(u64, Raced)> = Vec::new();
         let offset = address.wrapping_sub(self.addresses.start);
         if execution == Execution::NONE || offset > self.addresses.mask || size == 0 {
@@ -335,7 +384,6 @@ impl Cells {
         }
         let end = (offset + size).min(self.addresses.mask + 1);
         let Some(run) = self.run_of_command(execution) else { return Vec::new() };
-        let kind = if kind == Access::Write { cell::WRITES } else { 0 };
         let mut known = Answers { cells: self, execution, ask: &ask, last: None };
         let mut held: Option<Held<'_>> = None;
         for word in (offset & !3..end).step_by(4) {
@@ -372,7 +420,7 @@ impl Cells {
             if !is_there {
                 self.word(free.unwrap_or(last)).store(new, Ordering::Relaxed);
             }
-            if kind != 0 && run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
+            if kind & cell::WRITES != 0 && run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
                 self.word(last).store(0, Ordering::Relaxed);
             }
         }
@@ -499,6 +547,26 @@ mod tests {
         let access = |by| cells.access(start, 8, Access::Write, by, |_, _| false).len();
         assert_eq!([Execution(1), Execution::NONE, Execution(1)].map(access), [0, 0, 0]);
         assert_eq!(access(Execution(2)), 1);
+    }
+
+    #[test]
+    fn the_hosts_accesses_race_with_what_is_not_atomic() {
+        let (cells, start) = cells();
+        let host = |at: u64, writes, by: u32| {
+            cells.access_by_host(start + at, writes, Execution(by), parity).len()
+        };
+        let command = |at: u64, kind, by: u32| {
+            let found = cells.access(start + at, 4, kind, Execution(by), parity);
+            let short = |it: Raced| (it.address - start, it.size, it.other.writes);
+            found.into_iter().map(short).collect::<Vec<_>>()
+        };
+        let none = Vec::new();
+        assert_eq!((host(5, false, 1), host(5, true, 2)), (0, 0), "the host's own");
+        assert_eq!(command(4, Access::Read, 4), none, "both even");
+        assert_eq!(command(4, Access::Read, 3), [(5, 1, true)]);
+        assert_eq!(host(7, false, 5) + host(7, true, 4), 1, "what is read is written");
+        assert_eq!(host(6, true, 4), 1);
+        assert!(!cells.has_atomics(start, 64, |_| true), "no kernel was there");
     }
 
     #[test]

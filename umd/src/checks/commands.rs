@@ -45,7 +45,11 @@ impl Checks {
 
     fn tell_command_race(&self, execution: Execution, kind: Access, raced: &Raced) {
         let Some(order) = &self.order else { return };
-        let other = &raced.other;
+        let (other, epoch) = (&raced.other, self.history.epoch());
+        let mine = Who { execution, writes: kind == Access::Write, atomic: false, kernel: None };
+        if self.is_host_race(other.execution, &mine, (raced.address, epoch)) {
+            return;
+        }
         let (Some(later), Some(earlier)) = (order.named(execution), order.named(other.execution))
         else {
             return;
@@ -58,7 +62,6 @@ impl Checks {
             verb(kind == Access::Write),
             verb(other.writes)
         );
-        let epoch = self.history.epoch();
         let (memory, _) = self.place(raced.address, raced.size, epoch);
         let mut notes: Vec<String> = of_kernel(other).into_iter().collect();
         notes.push(missing(&earlier, &later));

@@ -26,6 +26,7 @@ use crate::handle::Counted;
 
 mod clock;
 mod copies;
+mod host;
 mod lists;
 mod runs;
 mod signals;
@@ -34,6 +35,7 @@ mod signals;
 mod tests;
 
 use clock::Clock;
+pub use host::Use;
 pub use lists::Executed;
 use lists::{Recording, Stream};
 use signals::{Broken, Cell};
@@ -220,6 +222,8 @@ struct State {
     /// The executions that raise a counter to a value, in the order of the values.
     counters: HashMap<u64, Vec<(u64, Execution)>>,
     cells: BTreeMap<u64, Cell>,
+    /// The host's own accesses.
+    accesses: host::Accesses,
 }
 
 /// What the device has begun: an execution, and the memory that its command accesses.
@@ -305,6 +309,10 @@ impl Order {
         state.starts(execution);
         if role == Role::HostFunction {
             join(&mut state.host, &before);
+            // The chain's own are not in the clock.
+            state.knows_chain_before(execution);
+            state.accesses.function_starts(command, execution);
+            state.host_knows_more();
         }
         let broken = state.broken(execution);
         drop(state);
@@ -335,6 +343,10 @@ impl State {
     }
 
     fn ordered(&mut self, earlier: Execution, later: Execution) -> bool {
+        self.is_before(earlier, later) || self.is_in_function_before(earlier, later)
+    }
+
+    fn is_before(&mut self, earlier: Execution, later: Execution) -> bool {
         if earlier == later || earlier == Execution::NONE || later == Execution::NONE {
             return true;
         }
@@ -381,6 +393,7 @@ impl State {
             self.commands_dropped += 1;
             if let Some(launch) = dropped.map(|it| it.launch) {
                 self.launches.remove(&launch);
+                self.accesses.forget(self.commands_dropped, launch);
             }
         }
         let launch = command.launch;
@@ -401,6 +414,7 @@ impl State {
         if let Some(node) = self.node_mut(execution) {
             node.tells = tells;
         }
+        self.uses_memory(execution);
         execution
     }
 
@@ -552,6 +566,7 @@ impl State {
         if !self.host.holds(chain, tick) {
             Arc::make_mut(&mut self.host).add(chain, tick);
         }
+        self.host_knows_more();
     }
 
     /// Notes that the host knows of something complete, but not of what.
@@ -559,6 +574,7 @@ impl State {
         let Self { host, started, .. } = self;
         if !host.covers(started) {
             Arc::make_mut(host).join(started);
+            self.host_knows_more();
         }
     }
 }

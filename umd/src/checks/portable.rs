@@ -104,7 +104,9 @@ impl Checks {
             | Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE
             | Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED;
         let reaches_all = if flags.contains(all) { hidden::REACHES_ALL } else { 0 };
-        self.launches.add(calls::current(), reach, launching.words) | reaches_all
+        let number = self.launches.add(calls::current(), reach, launching.words);
+        self.launch_uses(number, launching);
+        number | reaches_all
     }
 
     fn check_launch(&self, launching: &Launching<'_>) {
@@ -235,6 +237,9 @@ impl Checks {
     pub fn is_for_both(&self, address: u64) {
         if let Found::Inside(it, _) = self.history.find(address, self.history.epoch()) {
             self.guarded.forget(it.base);
+            if let Some(order) = &self.order {
+                order.host_has_words();
+            }
         }
     }
 

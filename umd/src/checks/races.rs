@@ -28,6 +28,15 @@ impl Checks {
         let SiteKind::Touch { writes, atomic } = site.kind else { return None };
         let other = self.cells.as_ref()?.who(record.other)?;
         let mine = self.cells.as_ref()?.who(u64::from(record.run) << cell::RUN)?;
+        let mine = Who {
+            writes,
+            atomic,
+            kernel: mine.kernel.map(|it| InKernel { site: Some(record.site), ..it }),
+            ..mine
+        };
+        if self.is_host_race(other.execution, &mine, (record.address, record.epoch)) {
+            return None;
+        }
         let kernel = demangled(&record.watched.kernel);
         let size = u64::from(site.size);
         let found = self.history.find(record.address, record.epoch);

@@ -139,6 +139,8 @@ pub enum Rule {
     Race,
     /// Two work-items store the same value at the same place, and nothing orders them.
     SameValueRace,
+    /// The host and a command access the same memory, at least one of them writes, and nothing orders them.
+    HostRace,
     /// Not all work-items of a group reach a barrier.
     DivergentBarrier,
 }
@@ -174,6 +176,7 @@ impl Rule {
             Self::NeverSignalled => "What is waited for is signalled.",
             Self::Race => "Work-items that access the same memory are ordered.",
             Self::SameValueRace => "Work-items that store at the same place are ordered.",
+            Self::HostRace => "The host accesses what a command does when the two are ordered.",
             Self::DivergentBarrier => "All work-items of a group reach its barriers.",
         }
     }
@@ -226,7 +229,7 @@ impl Rule {
             | Self::SubGroupSize
             | Self::Doubles
             | Self::WaitsForGroups => Check::Portable,
-            Self::CommandRace | Self::Race | Self::SameValueRace => Check::Races,
+            Self::CommandRace | Self::Race | Self::SameValueRace | Self::HostRace => Check::Races,
             Self::DivergentBarrier => Check::Sync,
             Self::ResetInUse | Self::SignalRace | Self::NeverSignalled => Check::Sync,
             _ => Check::Memory,
@@ -369,6 +372,7 @@ impl Report {
             let what = match (&self.kernel, self.rule) {
                 (Some(_), _) => "launched by",
                 (None, Rule::NotDestroyed) => "made by",
+                (None, Rule::HostRace) => "the command was appended by",
                 (None, _) => "in",
             };
             write_call(&mut text, what, call);
@@ -377,7 +381,8 @@ impl Report {
             write_call(&mut text, "the other one in", call);
         }
         if let Some(Host { thread, stack, .. }) = &self.host {
-            let _ = writeln!(text, "  in thread {thread}");
+            let what = if self.rule == Rule::HostRace { "the host in" } else { "in" };
+            let _ = writeln!(text, "  {what} thread {thread}");
             write_stack(&mut text, stack);
         }
         for note in &self.notes {

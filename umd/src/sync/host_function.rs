@@ -18,6 +18,7 @@ use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, SemWake, sem_wait_flag};
 use tally_ze::ze_result_t;
 
 use super::cell::Cell;
+use crate::checks;
 use crate::error::{Error, Result};
 use crate::vm::Vm;
 use crate::vm::heap::Block;
@@ -171,8 +172,10 @@ impl Thread {
             for call in self.asked() {
                 let Callback { function, data } = call.callback;
                 self.vm.refresh_host();
+                let checked = checks::in_function(call.cell.va());
                 // SAFETY: the application has provided the function to be called with this argument.
                 unsafe { function(data) };
+                drop(checked);
                 self.vm.flush_host();
                 call.cell.store(DONE);
                 wake(&self.vm, call.cell);

@@ -64,7 +64,9 @@ impl State {
             coming: VecDeque::new(),
             current: Execution::NONE,
         };
+        let source = (number, it.launch);
         let copy = self.add(new);
+        self.accesses.copy(source, (copy, launch));
         log::copy(copy, number);
         (copy, launch)
     }

@@ -161,6 +161,9 @@ impl<'a> Ordered<'a> {
                 number
             }
         };
+        if let Command::HostFunction(function) = command {
+            self.order.calls_function(number, function.cell().va());
+        }
         if tells { number } else { 0 }
     }
 
