@@ -177,7 +177,8 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         launches: Launches::default(),
         uses: Uses::default(),
         handles: Handles::default(),
-        order: (asked.races || asked.sync).then(Order::default),
+        order: (asked.races || asked.sync)
+            .then(|| Order::with(host_races.as_ref().map(|it| Arc::clone(&it.in_use)))),
         host_races,
         portable,
         guards: portable && kernels,
@@ -332,8 +333,8 @@ impl Checks {
 
     /// Notes an allocation. `defined`: the memory may hold data that the program has written.
     pub fn allocated(&self, base: u64, size: u64, kind: Kind, defined: bool) {
-        if let Some(races) = &self.host_races {
-            races.in_use.forget(base);
+        if let Some(races) = self.host_races.as_ref().filter(|_| kind.is_for_host()) {
+            races.in_use.add(base, size);
         }
         self.history.made(base, size, kind);
         self.watched.set_epoch(self.history.epoch());

@@ -31,6 +31,13 @@ pub enum Kind {
     Variable(String),
 }
 
+impl Kind {
+    /// Whether the host may access it, too.
+    pub fn is_for_host(&self) -> bool {
+        matches!(self, Self::Host | Self::Shared)
+    }
+}
+
 /// A piece of memory.
 #[derive(Clone, Debug)]
 pub struct Allocation {

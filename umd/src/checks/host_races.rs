@@ -22,8 +22,7 @@ use tally_uapi::PAGE_SIZE;
 
 use super::calls::{self, Host};
 use super::cells::{InKernel, Who};
-use super::history::{Found, Kind};
-use super::in_use::InUse;
+use super::in_use::{ANYWHERE, InUse};
 use super::order::{Execution, Named, Use};
 use super::report::{Report, Rule, Second};
 use super::{Checks, Launching, collector, describe, keys, names};
@@ -31,14 +30,11 @@ use crate::settings;
 
 /// Number of accesses, and of pages, that are remembered.
 const REMEMBERED: usize = 1 << 14;
-/// The place of atomics of which nothing is known.
-const ANYWHERE: u64 = 0;
-
 const LIMITS: &str = "of memory that commands use, the host's first access to each page is looked at, until it submits or waits again";
 
 /// See the module's description.
 pub struct HostRaces {
-    pub in_use: InUse,
+    pub in_use: Arc<InUse>,
     accesses: Mutex<Accesses>,
     clerk: OnceLock<Clerk>,
 }
@@ -196,7 +192,7 @@ impl HostRaces {
             }
             () if !keys::prepare() => "this machine has no protection keys",
             () => {
-                let in_use = InUse::new(keys::protect);
+                let in_use = Arc::new(InUse::new(keys::protect));
                 return Some(Self { in_use, accesses: Mutex::default(), clerk: OnceLock::new() });
             }
         };
@@ -247,19 +243,6 @@ impl Checks {
     /// Races of the program's own accesses, if they are looked for.
     pub fn host_races(&self) -> Option<&HostRaces> {
         self.host_races.as_ref()
-    }
-
-    /// Notes that an execution uses memory at an address, which is number `tick` of `chain`.
-    pub(super) fn is_used(&self, address: u64, place: (u32, u32), writes: bool) {
-        let Some(host) = &self.host_races else { return };
-        if address == ANYWHERE {
-            return host.in_use.uses(ANYWHERE, 0, place, writes);
-        }
-        if let Found::Inside(it, _) = self.history.find(address, self.history.epoch())
-            && matches!(it.kind, Kind::Host | Kind::Shared)
-        {
-            host.in_use.uses(it.base, it.size, place, writes);
-        }
     }
 
     /// Notes the memory that a launch with this number will use.

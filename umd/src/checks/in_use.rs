@@ -25,10 +25,21 @@ const PAGES: u32 = 64;
 /// Changes what the program may do with the memory at an address, of this size.
 type Protect = fn(u64, u64, Right) -> bool;
 
+/// An address in place of memory of which nothing is known. It may be used, and is never closed.
+pub const ANYWHERE: u64 = 0;
+
 /// See the module's description.
 pub struct InUse {
-    pieces: Mutex<BTreeMap<u64, Piece>>,
+    state: Mutex<State>,
     protect: Protect,
+}
+
+#[derive(Default)]
+struct State {
+    /// The sizes of the allocations that can be closed, by their starts.
+    allocations: BTreeMap<u64, u64>,
+    /// Those that are used.
+    pieces: BTreeMap<u64, Piece>,
 }
 
 struct Piece {
@@ -49,17 +60,26 @@ struct User {
 
 impl InUse {
     pub fn new(protect: Protect) -> Self {
-        Self { pieces: Mutex::default(), protect }
+        let state = State { allocations: BTreeMap::from([(ANYWHERE, 0)]), ..State::default() };
+        Self { state: Mutex::new(state), protect }
     }
 
     // A thread that has it makes no access to memory that is closed.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Piece>> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an execution is about to be submitted that uses an allocation. Without a size it is never closed.
-    pub fn uses(&self, base: u64, size: u64, (chain, tick): (u32, u32), writes: bool) {
-        let mut pieces = self.lock();
+    /// Notes an allocation that can be closed.
+    pub fn add(&self, base: u64, size: u64) {
+        self.lock().allocations.insert(base, size);
+    }
+
+    /// Notes that an execution is about to be submitted that uses an allocation, if there is one at the address.
+    pub fn uses(&self, address: u64, (chain, tick): (u32, u32), writes: bool) {
+        let State { allocations, pieces } = &mut *self.lock();
+        let found = allocations.range(..=address).next_back();
+        let found = found.filter(|(base, size)| address == **base || address - **base < **size);
+        let Some((&base, &size)) = found else { return };
         let new = || Piece { size, users: Vec::new(), right: Right::All, opened: 0 };
         let piece = pieces.entry(base).or_insert_with(new);
         match piece.users.iter_mut().find(|it| it.chain == chain && it.writes == writes) {
@@ -71,7 +91,7 @@ impl InUse {
 
     /// The host knows that further executions are complete: those of a chain up to a tick that `is_complete` names.
     pub fn review(&self, is_complete: impl Fn(u32, u32) -> bool) {
-        self.lock().retain(|&base, piece| {
+        self.lock().pieces.retain(|&base, piece| {
             piece.users.retain(|it| !is_complete(it.chain, it.tick));
             piece.close(base, self.protect);
             !piece.users.is_empty()
@@ -80,13 +100,13 @@ impl InUse {
 
     /// Whether a command uses the allocation that contains an address.
     pub fn is_used(&self, address: u64) -> bool {
-        let pieces = self.lock();
+        let pieces = &self.lock().pieces;
         pieces.range(..=address).next_back().is_some_and(|(&base, it)| it.contains(address - base))
     }
 
     /// Opens the page of an address. Whether that could be done; then the access is tried again.
     pub fn open(&self, address: u64) -> bool {
-        let mut pieces = self.lock();
+        let pieces = &mut self.lock().pieces;
         let page = address / PAGE_SIZE * PAGE_SIZE;
         let found = pieces.range_mut(..=address).next_back();
         // It may have been opened, or freed, since the access was refused.
@@ -103,9 +123,11 @@ impl InUse {
         }
     }
 
-    /// Opens an allocation that is freed, or the memory of one that is new.
+    /// Opens an allocation that is freed.
     pub fn forget(&self, base: u64) {
-        if let Some(mut piece) = self.lock().remove(&base) {
+        let mut state = self.lock();
+        state.allocations.remove(&base);
+        if let Some(mut piece) = state.pieces.remove(&base) {
             piece.users.clear();
             piece.close(base, self.protect);
         }
@@ -146,6 +168,12 @@ mod tests {
         true
     }
 
+    fn new() -> InUse {
+        let it = InUse::new(note);
+        it.add(BASE, SIZE);
+        it
+    }
+
     fn done() -> Vec<(u64, u64, Right)> {
         DONE.take()
     }
@@ -155,12 +183,12 @@ mod tests {
 
     #[test]
     fn memory_is_closed_until_all_that_uses_it_is_complete() {
-        let it = InUse::new(note);
-        it.uses(BASE, SIZE, (1, 1), false);
+        let it = new();
+        it.uses(BASE + 9, (1, 1), false);
         assert_eq!(done(), [(BASE, SIZE, Right::Read)]);
-        it.uses(BASE, SIZE, (1, 2), false);
+        it.uses(BASE + 9, (1, 2), false);
         assert_eq!(done(), [], "it is closed already");
-        it.uses(BASE, SIZE, (2, 1), true);
+        it.uses(BASE + 9, (2, 1), true);
         assert_eq!(done(), [(BASE, SIZE, Right::None)]);
         it.review(|chain, tick| chain == 1 && tick <= 1);
         assert_eq!(done(), []);
@@ -175,19 +203,22 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_size_is_used_and_never_closed() {
-        let it = InUse::new(note);
-        it.uses(0, 0, (1, 1), true);
-        assert!(it.is_used(0) && !it.is_used(1));
+    fn what_is_not_known_is_used_and_never_closed() {
+        let it = new();
+        it.uses(ANYWHERE, (1, 1), true);
+        it.uses(1, (1, 1), true);
+        it.uses(BASE + SIZE, (1, 1), true);
+        assert!(!it.is_used(BASE), "its end is another's");
+        assert!(it.is_used(ANYWHERE) && !it.is_used(1));
         it.review(|_, _| true);
-        assert!(!it.is_used(0));
+        assert!(!it.is_used(ANYWHERE));
         assert_eq!(done(), []);
     }
 
     #[test]
     fn pages_are_opened_one_by_one_and_closed_by_the_next_submission() {
-        let it = InUse::new(note);
-        it.uses(BASE, SIZE, (1, 1), true);
+        let it = new();
+        it.uses(BASE + 9, (1, 1), true);
         done();
         for page in 0..u64::from(PAGES) {
             assert!(it.open(BASE + page * PAGE_SIZE + 5));
@@ -198,7 +229,7 @@ mod tests {
         it.review(|_, _| false);
         assert_eq!(done(), [(BASE, SIZE, Right::None)], "a wait");
         it.open(BASE);
-        it.uses(BASE, SIZE, (1, 2), true);
+        it.uses(BASE + 9, (1, 2), true);
         assert_eq!(done(), [(BASE, PAGE_SIZE, Right::All), (BASE, SIZE, Right::None)]);
         it.forget(BASE);
         assert_eq!(done(), [(BASE, SIZE, Right::All)]);

@@ -172,7 +172,7 @@ impl Checks {
             return;
         }
         let Found::Inside(it, _) = self.history.find(address, self.history.epoch()) else { return };
-        if matches!(it.kind, Kind::Host | Kind::Shared) {
+        if it.kind.is_for_host() {
             self.program.state().unseen.entry(it.base).or_insert_with(calls::current);
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::{Appended, Execution, Order, State, join};
-use crate::checks::{self, Checks};
+use crate::checks::in_use::InUse;
 
 /// Number of accesses in host functions that are remembered.
 const REMEMBERED: usize = 1 << 16;
@@ -14,6 +14,8 @@ const REMEMBERED: usize = 1 << 16;
 /// What is known of the host's accesses, and of what it may access.
 #[derive(Default)]
 pub(super) struct Accesses {
+    /// The memory that is to be closed, if any is.
+    in_use: Option<Arc<InUse>>,
     /// The chain of all accesses.
     chain: Option<u32>,
     /// The last one: its execution, its place, and what the host had seen complete.
@@ -73,6 +75,13 @@ impl Accesses {
 }
 
 impl Order {
+    /// An order that closes memory which commands use, until the host knows that they are complete.
+    pub fn with(in_use: Option<Arc<InUse>>) -> Self {
+        let order = Self::default();
+        order.state().accesses.in_use = in_use;
+        order
+    }
+
     /// Notes what a launch with this number uses. [`Order::append`] or [`Order::number`] follows.
     pub fn launch_uses(&self, launch: u64, uses: Vec<Use>) {
         if !uses.is_empty() {
@@ -157,26 +166,26 @@ impl State {
 
     /// An execution is about to be submitted: notes the memory that it uses.
     pub(super) fn uses_memory(&self, execution: Execution) {
-        let Some(checks) = checks::get() else { return };
+        let Some(in_use) = &self.accesses.in_use else { return };
         let Some(node) = self.node(execution) else { return };
         let Some(command) = self.command(node.command) else { return };
         let place = (node.chain, node.tick);
         let launch = self.accesses.launches.get(&command.launch);
         for &Use { address, writes } in launch.into_iter().flat_map(|it| it.iter()) {
-            checks.is_used(address, place, writes);
+            in_use.uses(address, place, writes);
         }
         for transfer in command.transfers.iter() {
             let rows = [(&transfer.from, false), (&transfer.to, true)];
             for (rows, writes) in rows.into_iter().filter_map(|(it, to)| Some((it.as_ref()?, to))) {
-                checks.is_used(rows.address, place, writes);
+                in_use.uses(rows.address, place, writes);
             }
         }
     }
 
     /// The host knows that further executions are complete.
     pub(super) fn host_knows_more(&self) {
-        if let Some(host) = checks::get().and_then(Checks::host_races) {
-            host.in_use.review(|chain, tick| self.host.holds(chain, tick));
+        if let Some(in_use) = &self.accesses.in_use {
+            in_use.review(|chain, tick| self.host.holds(chain, tick));
         }
     }
 }
