@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Programs whose recorded commands access the same memory, and nothing orders them: copies of lists, graphs.
+// Programs whose recorded commands access the same memory, and nothing orders them: copies of lists, graphs, mutable
+// lists.
 #include "wrong.h"
 
 #define BYTES (256 * sizeof(int))
@@ -305,6 +306,195 @@ WRONG(a_fork_beside_a_graph_in_a_graph)
     leave_graph(inner);
     must(zeEventDestroy(forked));
     must(zeEventDestroy(joined));
+    release(a);
+    release(b);
+}
+
+// What older headers lack of mutable lists.
+struct description {
+    uint32_t stype;
+    const void *next;
+    uint32_t flags;
+};
+
+struct new_argument {
+    uint32_t stype;
+    const void *next;
+    uint64_t command;
+    uint32_t index;
+    size_t size;
+    const void *value;
+};
+
+enum { LIST_DESC = 0x20016, ID_DESC, CHANGES, NEW_ARGUMENT };
+enum { ARGUMENTS = 1 << 0, SIGNAL_EVENT = 1 << 4, WAIT_EVENTS = 1 << 5, KERNEL = 1 << 6 };
+
+// An in-order list whose commands may be changed, and which may be copied.
+static ze_command_list_handle_t mutable_list(void)
+{
+    struct description changes = {.stype = LIST_DESC};
+    ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC,
+                                   .pNext = &changes,
+                                   .flags = (ze_command_list_flags_t)(ZE_BIT(3) | ZE_BIT(4))};
+    ze_command_list_handle_t list;
+
+    must(zeCommandListCreate(context, device, &desc, &list));
+    return list;
+}
+
+// The number of the next command, which may be changed in these parts, or to this kernel.
+static uint64_t next_command(ze_command_list_handle_t list, uint32_t parts, ze_kernel_handle_t kernel)
+{
+    ze_result_t (*next)(ze_command_list_handle_t, const struct description *, uint32_t, ze_kernel_handle_t *,
+                        uint64_t *) = extension("zeCommandListGetNextCommandIdWithKernelsExp");
+    struct description desc = {.stype = ID_DESC, .flags = parts};
+    uint64_t number;
+
+    must(next(list, &desc, kernel != NULL, &kernel, &number));
+    return number;
+}
+
+static void change_argument(ze_command_list_handle_t list, uint64_t command, void *memory)
+{
+    ze_result_t (*change)(ze_command_list_handle_t, const struct description *) =
+        extension("zeCommandListUpdateMutableCommandsExp");
+    struct new_argument argument = {NEW_ARGUMENT, NULL, command, 0, sizeof(memory), &memory};
+    struct description desc = {.stype = CHANGES, .next = &argument};
+
+    must(change(list, &desc));
+}
+
+static void run_alone(ze_command_queue_handle_t queue, ze_command_list_handle_t list)
+{
+    run_on(queue, list);
+    must(zeCommandQueueSynchronize(queue, UINT64_MAX));
+}
+
+static void leave_both(ze_command_queue_handle_t queue, ze_command_list_handle_t list)
+{
+    finish(asynchronous);
+    leave_queue(queue);
+    must(zeCommandListDestroy(list));
+}
+
+WRONG(an_argument_that_was_changed)
+{
+    ze_command_list_handle_t list = mutable_list();
+    ze_command_queue_handle_t queue = new_queue();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+    uint64_t more = next_command(list, ARGUMENTS, NULL);
+
+    launch(list, "more", items, ARG(a)); //! command-race
+    must(zeCommandListClose(list));
+    run_alone(queue, list);
+    change_argument(list, more, b);
+    must(zeCommandListClose(list));
+    fill(asynchronous, TWIN(b, a), NULL); //! command-race
+    run_on(queue, list);
+    leave_both(queue, list);
+    release(a);
+    release(b);
+}
+
+WRONG(a_kernel_that_was_changed)
+{
+    ze_result_t (*change)(ze_command_list_handle_t, uint32_t, uint64_t *, ze_kernel_handle_t *) =
+        extension("zeCommandListUpdateMutableCommandKernelsExp");
+    ze_command_list_handle_t list = mutable_list();
+    ze_command_queue_handle_t queue = new_queue();
+    ze_kernel_handle_t kernel = kernel_of("more");
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+    uint64_t command = next_command(list, ARGUMENTS | KERNEL, kernel);
+
+    launch(list, "numbers", items, ARG(b)); //! command-race
+    must(zeCommandListClose(list));
+    run_alone(queue, list);
+    must(change(list, 1, &command, &kernel));
+    change_argument(list, command, a);
+    must(zeCommandListClose(list));
+    fill(asynchronous, TWIN(a, b), NULL); //! command-race
+    run_on(queue, list);
+    leave_both(queue, list);
+    release(a);
+    release(b);
+}
+
+WRONG(a_wait_that_was_changed)
+{
+    ze_result_t (*change)(ze_command_list_handle_t, uint64_t, uint32_t, ze_event_handle_t *) =
+        extension("zeCommandListUpdateMutableCommandWaitEventsExp");
+    ze_command_list_handle_t list = mutable_list(), third = new_immediate(true);
+    ze_command_queue_handle_t queue = new_queue();
+    ze_event_handle_t filled = counter_based_event(), other = counter_based_event();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES), *c = device_memory(BYTES); //! made
+    uint64_t read = next_command(list, WAIT_EVENTS, NULL);
+
+    copy(list, b, a, NULL, filled); //! command-race
+    must(zeCommandListClose(list));
+    run_alone(queue, list);
+    fill(asynchronous, a, filled); //! command-race
+    fill(third, c, other);
+    must(change(list, read, 1, TWIN(&other, &filled)));
+    must(zeCommandListClose(list));
+    run_on(queue, list);
+    leave_both(queue, list);
+    leave_list(third);
+    must(zeEventDestroy(filled));
+    must(zeEventDestroy(other));
+    release(a);
+    release(b);
+    release(c);
+}
+
+// The event before stays signalled.
+WRONG(a_signal_that_was_changed)
+{
+    ze_result_t (*change)(ze_command_list_handle_t, uint64_t, ze_event_handle_t) =
+        extension("zeCommandListUpdateMutableCommandSignalEventExp");
+    ze_command_list_handle_t list = mutable_list();
+    ze_command_queue_handle_t queue = new_queue();
+    ze_event_pool_handle_t pool = new_pool(2);
+    ze_event_handle_t before = new_event(pool, 0), now = new_event(pool, 1);
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+    uint64_t write = next_command(list, SIGNAL_EVENT, NULL);
+
+    fill(list, a, before); //! command-race
+    must(zeCommandListClose(list));
+    run_alone(queue, list);
+    must(change(list, write, now));
+    must(zeCommandListClose(list));
+    run_on(queue, list);
+    copy(asynchronous, b, a, NULL, TWIN(before, now)); //! command-race
+    leave_both(queue, list);
+    must(zeEventDestroy(before));
+    must(zeEventDestroy(now));
+    must(zeEventPoolDestroy(pool));
+    release(a);
+    release(b);
+}
+
+// The copy has numbers of its own for what is changed in it.
+WRONG(a_copy_of_a_list_that_was_changed)
+{
+    ze_command_list_handle_t list = mutable_list(), other;
+    ze_command_queue_handle_t queue = new_queue(), second = new_queue();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+    uint64_t more = next_command(list, ARGUMENTS, NULL);
+
+    fill(synchronous, a, NULL);
+    fill(synchronous, b, NULL);
+    launch(list, "more", items, ARG(a)); //! command-race
+    must(zeCommandListClose(list));
+    other = copy_of(list);
+    change_argument(TWIN(list, other), more, b);
+    change_argument(other, more, b);
+    must(zeCommandListClose(list));
+    must(zeCommandListClose(other));
+    run_on(queue, list);
+    run_on(second, other);
+    leave_queue(second);
+    leave_both(queue, list);
+    must(zeCommandListDestroy(other));
     release(a);
     release(b);
 }

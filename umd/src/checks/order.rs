@@ -24,6 +24,7 @@ use super::rows::Transfer;
 use super::{collector, log};
 use crate::handle::Counted;
 
+mod changes;
 mod clock;
 mod copies;
 mod host;

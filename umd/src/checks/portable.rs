@@ -37,6 +37,8 @@ pub struct Launching<'a> {
     pub may_wait: bool,
     /// The place of the kernel's words for checks in its argument block.
     pub words: Option<Words>,
+    /// The number of the launch that it replaces, in a mutable list, or 0.
+    pub of: u64,
 }
 
 /// The queries by which a program learns the capabilities of a device.
@@ -97,14 +99,18 @@ impl Checks {
             }
             let pointers = launching.pointers.iter().map(|it| it.1).collect();
             reach = Reach { indirect: flags, pointers };
-            self.check_launch(launching);
+            if launching.of == 0 {
+                self.check_launch(launching);
+            }
             self.note_writes(launching);
         }
         let all = Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_HOST
             | Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE
             | Indirect::ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED;
         let reaches_all = if flags.contains(all) { hidden::REACHES_ALL } else { 0 };
-        let number = self.launches.add(calls::current(), reach, launching.words);
+        let replaced = self.launches.get(launching.of).map(|it| it.0);
+        let call = replaced.unwrap_or_else(calls::current);
+        let number = self.launches.add(call, reach, launching.words);
         self.launch_uses(number, launching);
         number | reaches_all
     }

@@ -77,8 +77,7 @@ impl List {
         if is_mutable {
             list = list.mutable();
         }
-        // What is changed later is not followed.
-        if let Some(order) = order().filter(|_| !is_mutable) {
+        if let Some(order) = order() {
             order.recording_begins(ordered::key(&list.recording()), in_order, None);
         }
         let kind = ListKind::Regular(flags, list, is_mutable.then(Box::default));
@@ -249,7 +248,7 @@ impl List {
         waits: WaitList<'_, '_>,
     ) -> Result {
         if !special::is_any() {
-            return self.append_outside(command, launched, signal, waits);
+            return self.append_outside(command, launched, signal, waits).map(drop);
         }
         self.append_special(command, launched, signal, waits)
     }
@@ -281,8 +280,11 @@ impl List {
                         Ok(())
                     },
                 );
-                if let Some(ordered) = ordered {
-                    ordered.end(&place);
+                let item = ordered.and_then(|it| it.end(&place));
+                if let (Place::Outside(Some(number)), Some(item)) = (&place, item)
+                    && let ListKind::Regular(_, _, Some(mutable)) = &self.kind
+                {
+                    mutable.note_item(*number, item);
                 }
                 let used = used?;
                 let (state, regular) = match &self.kind {
@@ -305,7 +307,7 @@ impl List {
                 Some(branch) => To::Graph(list, branch),
                 None => To::Immediate(list),
             },
-            ListKind::Regular(_, list, None) if !list.is_closed() => To::Regular(list),
+            ListKind::Regular(_, list, _) if !list.is_closed() => To::Regular(list),
             ListKind::Regular(..) => return None,
         };
         Some(Ordered::new(order()?, to, signal, events))
@@ -323,11 +325,11 @@ impl List {
         if let Some(captured) = self.append_captured((command, launched), signal, &events)? {
             return Ok(Place::Graph(captured));
         }
-        self.append_outside(command, launched, signal, &mut events.into_iter().map(Ok))?;
-        Ok(Place::Outside)
+        let waits = &mut events.into_iter().map(Ok);
+        self.append_outside(command, launched, signal, waits).map(Place::Outside)
     }
 
-    /// Appends to a list that is not captured.
+    /// Appends to a list that is not captured; returns the command's number in a mutable list, if it has one.
     #[inline]
     fn append_outside(
         &self,
@@ -335,15 +337,15 @@ impl List {
         launched: Option<Launched<'_>>,
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
-    ) -> Result {
+    ) -> Result<Option<u64>> {
         match &self.kind {
-            ListKind::Immediate(_, list, _) => list.append(command, signal, waits),
+            ListKind::Immediate(_, list, _) => list.append(command, signal, waits).map(|()| None),
             ListKind::Regular(_, list, mutable) => {
                 let number = list.append(command, signal, waits)?;
                 if let (Some(number), Some(mutable), Some(launched)) = (number, mutable, launched) {
                     mutable.note(number, launched);
                 }
-                Ok(())
+                Ok(number)
             }
         }
     }
@@ -453,7 +455,7 @@ impl List {
                 }
                 let before = order().map(|_| ordered::key(&list.recording()));
                 list.reset()?;
-                if let Some(order) = order().filter(|_| mutable.is_none()) {
+                if let Some(order) = order() {
                     let in_order =
                         flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
                     order.recording_begins(ordered::key(&list.recording()), in_order, before);

@@ -158,8 +158,15 @@ impl Order {
     }
 
     /// Notes that a command was appended to a regular list. `signal`: the number of its signal, if it has one.
-    pub fn recorded(&self, recording: usize, number: u32, it: Appended, signal: Option<u32>) {
-        self.graph_recorded(recording, number, it, signal, Vec::new());
+    /// Returns its index in the recording.
+    pub fn recorded(
+        &self,
+        recording: usize,
+        number: u32,
+        it: Appended,
+        signal: Option<u32>,
+    ) -> Option<usize> {
+        self.graph_recorded(recording, number, it, signal, Vec::new())
     }
 
     /// Notes that a command was appended that executes a graph of these lists, or of none.
@@ -170,14 +177,13 @@ impl Order {
         it: Appended,
         signal: Option<u32>,
         graph: Vec<usize>,
-    ) {
+    ) -> Option<usize> {
         let Appended { role, has_waits, waits, effects, .. } = it;
         let mut state = self.state();
-        if let Some(recording) = state.recordings.get_mut(&recording) {
-            let place = number;
-            let new = Item { number, place, role, has_waits, waits, effects, signal, graph };
-            recording.items.push(new);
-        }
+        let items = &mut state.recordings.get_mut(&recording)?.items;
+        let place = number;
+        items.push(Item { number, place, role, has_waits, waits, effects, signal, graph });
+        Some(items.len() - 1)
     }
 
     /// Adds a command of an immediate list that is captured into a graph, before it is appended; returns its number.

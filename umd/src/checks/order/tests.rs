@@ -336,6 +336,36 @@ fn a_copy_of_a_list_is_another_list() {
     assert_eq!((source.call.number, source.list), (copy.call.number, copy.list));
 }
 
+/// A mutable list: what is changed is what the next execution does.
+#[test]
+fn changes_of_commands_are_those_of_later_executions() {
+    let order = two_lists(true);
+    order.stream_begins(QUEUE, true);
+    order.recording_begins(1, true, None);
+    let record = |it: Appended, signal| {
+        let number = order.number(1, &it);
+        (number, order.recorded(1, number, it, Some(signal)).expect("it is recorded"))
+    };
+    let (waiter, first) = record(Appended { launch: 3, ..waiting(WORD) }, 1);
+    let (signal, second) = record(Appended { signals: true, ..with(SIGNAL) }, 2);
+    const OTHER: Effect = Effect::Signal { address: EVENT + 64, amount: 1, needed: 1 };
+    order.waits_change(1, first, vec![Awaited::Counter { cell: A, value: 1 }]);
+    order.launch_changes(1, first, 4);
+    order.signal_changes(1, second, (Some(SIGNAL), Some(OTHER)), true);
+    let early = order.append(A, 1, &plain());
+    order.execute(QUEUE, 1, &[Executed { recording: 1, base: 0 }], None, Vec::new());
+    let late = order.append(A, 2, &waiting(Awaited::Word { address: EVENT + 64, needed: 1 }));
+    let never = order.append(B, 1, &waiting(WORD));
+    let [early, late, never] = [early, late, never].map(|it| start(&order, it));
+    let [waiter, signal] = [waiter, signal].map(|it| execution(&order, it, 0));
+    assert!(order.ordered(early, waiter) && order.ordered(signal, late));
+    assert!(!order.ordered(signal, never));
+    assert!(!order.ordered(never, waiter), "it waits for nothing that is not known");
+    assert_eq!([3, 4].map(|it| order.of_launch(it)), [Execution::NONE, waiter]);
+    order.signal_changes(1, second, (Some(OTHER), None), false);
+    assert!(!order.named(signal).expect("it is remembered").signals);
+}
+
 /// Waits of lists that were copied together are for the copies.
 #[test]
 fn copies_of_lists_wait_for_each_other() {

@@ -163,6 +163,13 @@ impl Launch {
         Some(Words { at, block: ARGS_OFFSET + self.args.len() as u64 })
     }
 
+    /// The number by which the kernel's checks tell of the launch, or 0.
+    pub fn number(&self) -> u64 {
+        let word = self.checks.map(|at| (at + hidden::LAUNCH) as usize);
+        let bytes = word.and_then(|at| self.args.get(at..)?.first_chunk::<8>());
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes) & !hidden::REACHES_ALL)
+    }
+
     /// The launch with a word by which the kernel's checks tell of it, and the address of its command's block.
     /// `None` if it has no checks.
     pub fn numbered(&self, word: u64, command: u64) -> Option<Self> {

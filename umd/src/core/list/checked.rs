@@ -12,7 +12,7 @@ use tally_ze::ze_kernel_timestamp_result_t;
 
 use super::ordered::Ordered;
 use crate::checks::{Checks, Launching, Move, Rows, State, Transfer};
-use crate::core::kernel::Launched;
+use crate::core::kernel::{Launch, Launched};
 use crate::error::Result;
 use crate::list::command::Command;
 use crate::list::immediate::Immediate;
@@ -28,22 +28,8 @@ pub(super) fn append(
     append: impl FnOnce(&Command<'_>, Option<Launched<'_>>) -> Result,
 ) -> Result<Vec<u64>> {
     if let Some((kernel, launch, groups)) = launched {
+        let (word, numbered) = numbered(checks, (kernel, launch, groups), 0);
         let pointers = pointers(kernel.info(), &launch.args);
-        let indirect = *kernel.indirect();
-        let word = checks.launching(&Launching {
-            kernel: &launch.name,
-            watched: launch.code.watched.as_ref(),
-            indirect,
-            forces_residency: kernel.forces_residency(),
-            pointers: &pointers,
-            group_items: launch.group_size.iter().map(|&items| u64::from(items)).product(),
-            may_wait: matches!(
-                groups,
-                Groups::Cooperative(_) | Groups::Direct([0 | 1, 0 | 1, 0 | 1])
-            ),
-            words: launch.words(),
-        });
-        let numbered = launch.numbered(word, checks.block());
         let launch = numbered.as_ref().unwrap_or(launch);
         let main = launch.with(groups);
         let main = Command::Launch(&main);
@@ -66,6 +52,29 @@ pub(super) fn append(
     append(&with(command, &parts), None)?;
     let rows = transfers.iter().flat_map(|it| [it.to, it.from]).flatten();
     Ok(rows.map(|rows| rows.address).collect())
+}
+
+/// The word by which a launch's kernel names it, and the launch with that word if the kernel has checks. `of`: the number
+/// of the launch that it replaces, or 0.
+pub(super) fn numbered(
+    checks: &Checks,
+    (kernel, launch, groups): Launched<'_>,
+    of: u64,
+) -> (u64, Option<Launch>) {
+    let pointers = pointers(kernel.info(), &launch.args);
+    let indirect = *kernel.indirect();
+    let word = checks.launching(&Launching {
+        kernel: &launch.name,
+        watched: launch.code.watched.as_ref(),
+        indirect,
+        forces_residency: kernel.forces_residency(),
+        pointers: &pointers,
+        group_items: launch.group_size.iter().map(|&items| u64::from(items)).product(),
+        may_wait: matches!(groups, Groups::Cooperative(_) | Groups::Direct([0 | 1, 0 | 1, 0 | 1])),
+        words: launch.words(),
+        of,
+    });
+    (word, launch.numbered(word, checks.block()))
 }
 
 /// Adds a command to what orders commands. Its number, if the device has to tell when it starts.

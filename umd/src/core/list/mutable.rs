@@ -8,9 +8,12 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tally_compiler_protocol::checks::hidden;
 use tally_ze::{ze_mutable_command_exp_flags_t as Flags, ze_result_t};
 
-use super::{List, ListKind};
+use super::ordered::{self, Item, key};
+use super::{List, ListKind, checked, order};
+use crate::checks;
 use crate::core::kernel::{self, Kernel, Launch};
 use crate::error::{Error, Result};
 use crate::list::launch::Groups;
@@ -43,6 +46,10 @@ struct Command {
     launch: Option<Launched>,
     /// `launch` is not in the packets yet.
     is_changed: bool,
+    /// The number of the launch that was appended, for the checks, or 0.
+    appended: u64,
+    /// The command in the order of commands, if that is followed.
+    item: Option<Item>,
 }
 
 /// The launch of a command.
@@ -96,7 +103,15 @@ impl Mutable {
     pub(super) fn note(&self, number: u64, (kernel, launch, groups): kernel::Launched<'_>) {
         if let Some(command) = self.commands().get_mut(&number) {
             let (kernel, launch) = (kernel.clone(), launch.clone());
+            command.appended = launch.number();
             command.launch = Some(Launched { kernel, launch, groups });
+        }
+    }
+
+    /// The command that was appended under a number has this place in the order of commands.
+    pub(super) fn note_item(&self, number: u64, item: Item) {
+        if let Some(command) = self.commands().get_mut(&number) {
+            command.item = Some(item);
         }
     }
 
@@ -107,9 +122,22 @@ impl Mutable {
     /// memory.
     pub(super) fn apply(&self, list: &Regular) -> Result {
         for (&number, command) in self.commands().iter_mut().filter(|(_, it)| it.is_changed) {
-            if let Some(Launched { launch, groups, .. }) = &command.launch {
+            if let Some(Launched { kernel, launch, groups }) = &command.launch {
                 launch.check()?;
-                list.update_launch(number, &launch.with(*groups))?;
+                match checks::get() {
+                    None => list.update_launch(number, &launch.with(*groups))?,
+                    Some(checks) => {
+                        let of = command.appended;
+                        let launched = (kernel, launch, *groups);
+                        let (word, numbered) = checked::numbered(checks, launched, of);
+                        let launch = numbered.as_ref().unwrap_or(launch);
+                        list.update_launch(number, &launch.with(*groups))?;
+                        if let (Some(order), Some(item)) = (checks.order(), command.item) {
+                            let launch = word & !hidden::REACHES_ALL;
+                            order.launch_changes(key(&list.recording()), item.index, launch);
+                        }
+                    }
+                }
             }
             command.is_changed = false;
         }
@@ -183,7 +211,9 @@ impl List {
         for kernel in &kernels {
             list.keep(kernel.code());
         }
-        commands.insert(number, Command { flags, kernels, launch: None, is_changed: false });
+        let new =
+            Command { flags, kernels, launch: None, is_changed: false, appended: 0, item: None };
+        commands.insert(number, new);
         Ok(number)
     }
 
@@ -253,7 +283,16 @@ impl List {
         let flag = Flags::ZE_MUTABLE_COMMAND_EXP_FLAG_SIGNAL_EVENT;
         find(&mutable.commands(), number, flag)?;
         list.must_rest()?;
-        list.update_signal(number, signal)
+        list.update_signal(number, signal)?;
+        if let Some(order) = order()
+            && let Some(Command { item: Some(item), .. }) = mutable.commands().get_mut(&number)
+        {
+            let new = signal.and_then(|it| ordered::effect(it.event));
+            let old = std::mem::replace(&mut item.signal, new);
+            let is_signal = signal.is_some();
+            order.signal_changes(key(&list.recording()), item.index, (old, new), is_signal);
+        }
+        Ok(())
     }
 
     /// Lets a command wait for other events of the same kinds; `None`: for none in this place. Without
@@ -265,7 +304,15 @@ impl List {
         let (list, mutable) = self.as_mutable()?;
         find(&mutable.commands(), number, Flags::ZE_MUTABLE_COMMAND_EXP_FLAG_WAIT_EVENTS)?;
         list.must_rest()?;
-        list.update_waits(number, events)
+        list.update_waits(number, events)?;
+        let item = mutable.commands().get(&number).and_then(|it| it.item);
+        if let (Some(order), Some(item)) = (order(), item) {
+            let recording = key(&list.recording());
+            let events = events.unwrap_or_default().iter().flatten();
+            let waits = ordered::waits(events.copied(), Some(recording));
+            order.waits_change(recording, item.index, waits);
+        }
+        Ok(())
     }
 }
 

@@ -36,12 +36,21 @@ pub(in crate::core) struct Captured {
     pub graph: Vec<Arc<Regular>>,
 }
 
+/// A command of a regular list in the order.
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    /// Its index in the recording.
+    pub index: usize,
+    /// What its signal does to the word of an event.
+    pub signal: Option<Effect>,
+}
+
 /// Where a command was appended.
 pub(super) enum Place {
     /// Nowhere: the append has failed.
     Nowhere,
-    /// In its list.
-    Outside,
+    /// In its list; the command's number in a mutable one, if it has one.
+    Outside(Option<u64>),
     /// In a graph.
     Graph(Captured),
 }
@@ -79,11 +88,13 @@ impl<'a> Ordered<'a> {
             To::Regular(list) => Some(key(&list.recording())),
             To::Graph(_, branch) => branch.as_ref().map(|it| key(&it.recording())),
         };
-        let in_graph = matches!(to, To::Graph(..));
-        let awaited = |it: &&Event| if in_graph { captured(it) } else { it.awaited() };
-        let is_own = |it: &Awaited| matches!(it, Awaited::Recorded { recording, .. } if Some(*recording) == own);
-        // A list's own order is sufficient.
-        let waits = events.iter().filter_map(awaited).filter(|it| !is_own(it)).collect();
+        let waits = match to {
+            To::Graph(..) => {
+                let awaited = events.iter().filter_map(|it| captured(it));
+                awaited.filter(|it| !is_of(it, own)).collect()
+            }
+            _ => waits(events.iter().copied(), own),
+        };
         let has_waits = !events.is_empty();
         Self { order, to, signal, has_waits, waits, noted: Noted::Nothing }
     }
@@ -167,29 +178,34 @@ impl<'a> Ordered<'a> {
         if tells { number } else { 0 }
     }
 
-    /// The append has ended.
-    pub(super) fn end(self, place: &Place) {
+    /// The append has ended. Returns the command's place in the order of a regular list.
+    pub(super) fn end(self, place: &Place) -> Option<Item> {
         match (self.noted, place) {
             (Noted::Captured(number, appended), Place::Graph(Captured { list, signal, graph })) => {
                 let graph = graph.iter().map(|it| key(&it.recording())).collect();
                 let key = key(&list.recording());
                 self.order.graph_recorded(key, number, appended, *signal, graph);
+                None
             }
-            (Noted::Appended(cell, value, number), Place::Outside) => {
-                let To::Immediate(list) = self.to else { return };
+            (Noted::Appended(cell, value, number), Place::Outside(_)) => {
+                let To::Immediate(list) = self.to else { return None };
                 if list.next().1 == value {
                     self.order.raises_nothing(cell, value, number);
                 }
+                None
             }
             (Noted::Appended(cell, value, number), _) => {
                 self.order.withdraw(cell, value, number);
+                None
             }
-            (Noted::Recorded(key, number, appended, before), Place::Outside) => {
-                let To::Regular(list) = self.to else { return };
+            (Noted::Recorded(key, number, appended, before), Place::Outside(_)) => {
+                let To::Regular(list) = self.to else { return None };
                 let after = list.recording().signals();
-                self.order.recorded(key, number, appended, (after != before).then_some(after));
+                let signal = (after != before).then_some(after);
+                let index = self.order.recorded(key, number, appended, signal)?;
+                Some(Item { index, signal: self.signal.and_then(|it| effect(it.event)) })
             }
-            _ => {}
+            _ => None,
         }
     }
 
@@ -214,8 +230,21 @@ impl<'a> Ordered<'a> {
 }
 
 /// The effect of a signal of an event, if it has a word of its own.
-fn effect(event: &Event) -> Option<Effect> {
+pub(super) fn effect(event: &Event) -> Option<Effect> {
     event.word().map(|(address, amount, needed)| Effect::Signal { address, amount, needed })
+}
+
+/// Whether a wait is for a signal of this recording.
+fn is_of(awaited: &Awaited, own: Option<usize>) -> bool {
+    matches!(awaited, Awaited::Recorded { recording, .. } if Some(*recording) == own)
+}
+
+/// What a command waits for, in a list with this recording, whose own order is sufficient.
+pub(super) fn waits<'e>(
+    events: impl Iterator<Item = &'e Event>,
+    own: Option<usize>,
+) -> Vec<Awaited> {
+    events.filter_map(Event::awaited).filter(|it| !is_of(it, own)).collect()
 }
 
 /// What a wait that belongs to a graph waits for: an event for use outside of the graph, which nothing in it has
