@@ -99,3 +99,25 @@ fn graphs_are_parts_of_graphs() {
     );
     drop(end(&unordered));
 }
+
+/// "All executable graph instances created from the recorded graph must be destroyed before this function is called.":
+/// what the other graph would get is gone.
+#[test]
+fn a_graph_that_was_destroyed_is_no_part_of_another_one() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let list = gpu.immediate(0, true);
+    begin(&list);
+    list.set((&memory, 0), 1, None, &[]);
+    let executable = instantiate(&end(&list));
+    begin(&list);
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListAppendGraphExt(list.0, executable.0, ptr::null(), NONE, 0, ptr::null_mut())
+    );
+    drop(end(&list));
+    // By itself it still works.
+    run(&list, &executable, None, &[]);
+    list.synchronize();
+    assert_eq!(memory.get(0), 1);
+}

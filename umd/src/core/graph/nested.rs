@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use super::capture::unsupported;
-use super::{Branch, Graph};
+use super::{Branch, Graph, Phase};
 use crate::error::Result;
 use crate::list::command::Command;
 use crate::list::graph::Execution;
@@ -28,7 +28,7 @@ impl Graph {
     /// has to append the signal.
     ///
     /// # Errors
-    /// GRAPH_CAPTURE_UNSUPPORTED: the branch is out of order, or the graph another context's; those of
+    /// GRAPH_CAPTURE_UNSUPPORTED: the branch is out of order, or the graph another context's or destroyed; those of
     /// the waits and of the signal; out of memory.
     pub(super) fn nest(
         &self,
@@ -52,6 +52,11 @@ impl Graph {
                 )
             })?;
         let source = source.state();
+        if source.phase != Phase::Captured {
+            return Err(unsupported(
+                "hGraph: the graph from which it was made was destroyed".to_owned(),
+            ));
+        }
         let mut copies = Regular::duplicate_all(&source.lists())?.into_iter();
         let mut nested = Vec::with_capacity(source.branches.len());
         for of in &source.branches {
