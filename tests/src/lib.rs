@@ -11,6 +11,7 @@
 //! once, [`page`] memory that is mapped and unmapped, [`system`] kernels that use such memory, [`top`]
 //! the queues of a process from outside, [`device_threads`] the device's threads.
 
+pub mod checks_log;
 pub mod device_threads;
 pub mod faults;
 pub mod gate;

@@ -7,23 +7,20 @@
 //! program the host pauses before each step, so that waits find complete what they would wait for. TALLY_FIRST is the
 //! number of a seed's first program: with TALLY_PROGRAMS=1 that program runs alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use tally_tests::checks_log::{LOG, Log, Pair};
 use tally_tests::model::Model;
 use tally_tests::program::generate::with_races;
 use tally_tests::program::run::{Mismatch, run_slowly};
 use tally_tests::program::{Action, Program};
 use tally_tests::ze_backend::Driver;
-
-/// The environment variable of the checks' log.
-const LOG: &str = "TALLY_CHECK_LOG";
 
 /// Longer than most commands take.
 const PAUSE: Duration = Duration::from_micros(300);
@@ -66,51 +63,6 @@ fn told(name: &str, more: &[(&str, &str)]) {
     assert!(mistakes.is_empty(), "valid uses of events: {mistakes:?}");
 }
 
-/// The lines that the checks have added to their log.
-struct Log {
-    path: PathBuf,
-    read: u64,
-}
-
-/// A race, by the numbers of the two commands in their program.
-type Pair = (usize, usize);
-
-impl Log {
-    /// The commands since the last call, and the races.
-    fn take(&mut self) -> (usize, BTreeSet<Pair>) {
-        let mut new = String::new();
-        // It is there from the first command on.
-        if let Ok(mut file) = File::open(&self.path) {
-            file.seek(SeekFrom::Start(self.read)).expect("it is a file");
-            self.read += file.read_to_string(&mut new).expect("it is text") as u64;
-        }
-        let (mut commands, mut races) = (Vec::new(), BTreeSet::new());
-        // The sources of copies, by their numbers.
-        let mut copies = BTreeMap::new();
-        for line in new.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let number = |at: usize| words[at].parse::<usize>().expect("a number");
-            match words[0] {
-                "append" => commands.push(number(1)),
-                "copy" => {
-                    let source = copies.get(&number(2)).copied().unwrap_or(number(2));
-                    copies.insert(number(1), source);
-                }
-                _ => {
-                    let place = |number| {
-                        let source = copies.get(&number).unwrap_or(&number);
-                        commands.iter().position(|it| it == source)
-                    };
-                    let places = place(number(1)).zip(place(number(2)));
-                    let (one, two) = places.expect("commands of this program");
-                    races.insert((one.min(two), one.max(two)));
-                }
-            }
-        }
-        (commands.len(), races)
-    }
-}
-
 /// The steps that are commands to the checks, in their order.
 fn commands(program: &Program) -> Vec<usize> {
     let is = |action: &Action| {
@@ -149,7 +101,7 @@ fn check(program: &Program, log: &mut Log, pause: Duration) -> Result<BTreeSet<P
 fn programs() {
     let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
     let path = PathBuf::from(env::var_os(LOG).expect("the parent sets it"));
-    let mut log = Log { path, read: 0 };
+    let mut log = Log::new(path);
     let (mut racing, mut told) = (0, 0);
     let first = number("TALLY_FIRST", 0);
     let progress = env::var_os("TALLY_PROGRESS").map(|it| File::create(it).expect("a file"));

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random graphs whose commands race, and what the driver's checks say of them: graphs with races have a report, and
+//! each report is a race by what the test knows of the order.
+//!
+//! Each case captures a graph with forks, makes two executable graphs of it, and executes these on two lists. The graph
+//! may have another one in it, which has forks, too. TALLY_PROGRAMS and TALLY_SEED set the number of cases and the first
+//! one, TALLY_FIRST the number of a seed's first case.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tally_tests::checks_log::{LOG, Log, Pair};
+use tally_tests::graph::{Executable, Graph, begin, end, instantiate, run};
+use tally_tests::lists::{Event, List};
+use tally_tests::ze::{Gpu, Usm};
+
+const CELLS: usize = 3;
+const LISTS: usize = 3;
+
+#[test]
+fn the_driver_tells_the_races_in_graphs() {
+    let folder = env::var_os("TALLY_RACES_LOG").map_or_else(env::temp_dir, PathBuf::from);
+    let log = folder.join(format!("tally-graphs-{}", std::process::id()));
+    let output = Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", "graphs", "--ignored", "--nocapture"])
+        .envs([("TALLY_CHECK", "races,sync"), ("TALLY_LANE", "embedded")])
+        .env(LOG, &log)
+        .output()
+        .expect("it starts");
+    let _ = fs::remove_file(&log);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, shown) = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "{shown}\n{said}");
+    println!("{}", shown.lines().find(|it| it.contains("pairs told")).unwrap_or_default());
+    let mistakes: Vec<&str> = said.lines().filter(|it| it.starts_with("tally: sync")).collect();
+    assert!(mistakes.is_empty(), "valid uses of events: {mistakes:?}");
+}
+
+/// The operation of a command, on cells.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Fill(usize),
+    Copy(usize, usize),
+    /// An execution of the inner graph.
+    Graph,
+}
+
+/// A command that is captured.
+#[derive(Clone, Debug)]
+struct Captured {
+    list: usize,
+    op: Op,
+    /// Earlier commands of other lists.
+    waits: Vec<usize>,
+    /// The number of its append.
+    place: usize,
+}
+
+/// An execution: which of the executable graphs, on which list; whether the host waits for it.
+#[derive(Clone, Copy, Debug)]
+struct Execution {
+    graph: usize,
+    list: usize,
+    waits: bool,
+}
+
+struct Random(u64);
+
+impl Random {
+    fn of(seed: u64, case: u64) -> Self {
+        Self(seed.wrapping_mul(1 << 32).wrapping_add(case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % n
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The commands of a graph.
+fn commands(random: &mut Random, count: usize, has_inner: bool) -> Vec<Captured> {
+    let mut all: Vec<Captured> = Vec::new();
+    for number in 0..count {
+        let list = if number == 0 { 0 } else { random.below(LISTS) };
+        let op = match random.below(if has_inner { 5 } else { 4 }) {
+            0 | 1 => Op::Fill(random.below(CELLS)),
+            2 | 3 => Op::Copy(random.below(CELLS), random.below(CELLS)),
+            _ => Op::Graph,
+        };
+        let others: Vec<usize> = (0..number).filter(|&it| all[it].list != list).collect();
+        let is_new = list != 0 && !all.iter().any(|it| it.list == list);
+        let mut waits = BTreeSet::new();
+        for round in 0..3 {
+            if !others.is_empty() && (round == 0 && is_new || random.one_in(3)) {
+                waits.insert(others[random.below(others.len())]);
+            }
+        }
+        all.push(Captured { list, op, waits: waits.into_iter().collect(), place: 0 });
+    }
+    all
+}
+
+/// Captures commands; sets their places. `appended`: the number of appends so far.
+fn capture(
+    gpu: &Gpu,
+    lists: &[List],
+    memory: &Usm<u32>,
+    commands: &mut [Captured],
+    inner: Option<&Executable>,
+    appended: &mut usize,
+) -> ([Executable; 2], Graph) {
+    begin(&lists[0]);
+    let mut events: Vec<Event> = Vec::new();
+    for (number, it) in commands.iter_mut().enumerate() {
+        it.place = *appended;
+        *appended += 1;
+        let event = gpu.cb_event();
+        let waits: Vec<&Event> = it.waits.iter().map(|&of| &events[of]).collect();
+        let list = &lists[it.list];
+        match it.op {
+            Op::Fill(to) => list.set((memory, to), number as u32, Some(&event), &waits),
+            Op::Copy(to, from) => list.copy((memory, to), (memory, from), 1, Some(&event), &waits),
+            Op::Graph => run(list, inner.expect("there is one"), Some(&event), &waits),
+        }
+        events.push(event);
+    }
+    let last = |list| commands.iter().rposition(|it| it.list == list);
+    let joins: Vec<&Event> = (1..LISTS).filter_map(last).map(|it| &events[it]).collect();
+    if !joins.is_empty() {
+        lists[0].wait(&joins);
+        *appended += 1;
+    }
+    let graph = end(&lists[0]);
+    ([instantiate(&graph), instantiate(&graph)], graph)
+}
+
+/// What comes before what: for each node those before it.
+#[derive(Default)]
+struct Order {
+    before: Vec<BTreeSet<usize>>,
+    /// The accesses: node, number of the append, cell, whether it writes.
+    accesses: Vec<(usize, usize, usize, bool)>,
+}
+
+impl Order {
+    fn node(&mut self, after: &[usize]) -> usize {
+        let mut before = BTreeSet::new();
+        for &it in after {
+            before.insert(it);
+            before.extend(self.before[it].clone());
+        }
+        self.before.push(before);
+        self.before.len() - 1
+    }
+
+    /// Adds the commands of a graph that begins after a node; returns the end.
+    fn graph(&mut self, commands: &[Captured], inner: &[Captured], begin: usize) -> usize {
+        let mut ends: Vec<usize> = Vec::new();
+        for (number, it) in commands.iter().enumerate() {
+            let last = (0..number).rfind(|&of| commands[of].list == it.list);
+            let mut after: Vec<usize> = it.waits.iter().map(|&of| ends[of]).collect();
+            after.extend(last.map(|of| ends[of]));
+            after.push(begin);
+            let node = self.node(&after);
+            let mut access = |cell, writes| self.accesses.push((node, it.place, cell, writes));
+            match it.op {
+                Op::Fill(to) => access(to, true),
+                Op::Copy(to, from) => {
+                    access(from, false);
+                    access(to, true);
+                }
+                Op::Graph => {}
+            }
+            ends.push(if let Op::Graph = it.op { self.graph(inner, &[], node) } else { node });
+        }
+        ends.push(begin);
+        self.node(&ends)
+    }
+
+    fn races(&self) -> BTreeSet<Pair> {
+        let mut races = BTreeSet::new();
+        for (at, &(one, first, cell, writes)) in self.accesses.iter().enumerate() {
+            for &(two, second, other, also) in &self.accesses[at + 1..] {
+                let ordered = one == two || self.before[two].contains(&one);
+                if cell == other && (writes || also) && !ordered {
+                    races.insert((first.min(second), first.max(second)));
+                }
+            }
+        }
+        races
+    }
+}
+
+fn check(gpu: &Gpu, random: &mut Random, log: &mut Log) -> Result<BTreeSet<Pair>, String> {
+    let memory = gpu.host::<u32>(CELLS * 16);
+    let lists: Vec<List> = (0..LISTS).map(|_| gpu.immediate(0, true)).collect();
+    let mut appended = 0;
+    let has_inner = random.one_in(2);
+    let mut inner = if has_inner { commands(random, 3, false) } else { Vec::new() };
+    let parts = has_inner.then(|| capture(gpu, &lists, &memory, &mut inner, None, &mut appended));
+    let count = 2 + random.below(7);
+    let mut outer = commands(random, count, has_inner);
+    let part = parts.as_ref().map(|it| &it.0[0]);
+    let (graphs, _graph) = capture(gpu, &lists, &memory, &mut outer, part, &mut appended);
+    let mut order = Order::default();
+    // The ends of the latest execution of each executable graph, on each list, and all that the host has waited for.
+    let (mut of_graph, mut of_list, mut seen) = ([None; 2], [None; LISTS], Vec::new());
+    let mut executions = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let (graph, list) = (random.below(2), random.below(2));
+        let it = Execution { graph, list, waits: random.one_in(3) };
+        run(&lists[it.list], &graphs[it.graph], None, &[]);
+        appended += 1;
+        let mut after: Vec<usize> =
+            [of_graph[graph], of_list[list]].into_iter().flatten().collect();
+        after.extend(&seen);
+        let begin = order.node(&after);
+        let end = order.graph(&outer, &inner, begin);
+        (of_graph[graph], of_list[list]) = (Some(end), Some(end));
+        if it.waits {
+            lists[list].synchronize();
+            seen.push(end);
+        }
+        executions.push(it);
+    }
+    lists.iter().for_each(List::synchronize);
+    let (logged, told) = log.take();
+    let racing = order.races();
+    let what = || format!("{inner:?}\n{outer:?}\n{executions:?}");
+    if logged != appended {
+        return Err(format!("{logged} commands instead of {appended}:\n{}", what()));
+    }
+    if let Some(pair) = told.difference(&racing).next() {
+        return Err(format!("{pair:?} is no race, {racing:?} are:\n{}", what()));
+    }
+    if told.is_empty() && !racing.is_empty() {
+        return Err(format!("none of the races was told: {racing:?}\n{}", what()));
+    }
+    Ok(told)
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn graphs() {
+    let number =
+        |name, default| env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default);
+    let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
+    let mut log = Log::new(PathBuf::from(env::var_os(LOG).expect("the parent sets it")));
+    let gpu = Gpu::new();
+    let (mut racing, mut pairs) = (0, 0);
+    let first = number("TALLY_FIRST", 0);
+    for case in first..first + cases {
+        match check(&gpu, &mut Random::of(seed, case), &mut log) {
+            Ok(told) => {
+                racing += u64::from(!told.is_empty());
+                pairs += told.len();
+            }
+            Err(reason) => panic!("case {case} of the seed {seed}: {reason}"),
+        }
+    }
+    println!("{cases} graphs, {racing} with races, {pairs} pairs told");
+    assert!(cases < 100 || racing > cases / 10 && racing < cases, "{racing} have races");
+}
