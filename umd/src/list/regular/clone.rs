@@ -58,6 +58,7 @@ impl Regular {
             recordings: &recordings,
             places: HashMap::new(),
             numbers,
+            command: 0,
             launch: None,
         };
         let mut copies = Vec::with_capacity(lists.len());
@@ -86,6 +87,8 @@ struct Copier<'a> {
     places: HashMap<u64, Place>,
     /// The numbers of the copies, if commands have any.
     numbers: Option<(&'static Checks, Copies)>,
+    /// The number of the command whose packets come next.
+    command: u32,
     /// The launch whose number was met, and whose packet comes next.
     launch: Option<CopiedLaunch>,
 }
@@ -171,7 +174,13 @@ impl Copier<'_> {
             return wait.into();
         }
         if packet.header.flags & flag::POST_SYNC != 0 {
-            packet.post.address = own(packet.post.address);
+            let before = packet.post.address;
+            packet.post.address = own(before);
+            if packet.post.address != before
+                && let Some(order) = self.numbers.as_ref().and_then(|it| it.0.order())
+            {
+                order.calls_function(self.command, packet.post.address);
+            }
         }
         packet
     }
@@ -208,6 +217,7 @@ impl Copier<'_> {
             opcode::NOP if packet.header.param != 0 => {
                 let copy = copies.of(packet.header.param);
                 packet.header.param = copy.number;
+                self.command = copy.number;
                 self.launch = copy.launch;
             }
             opcode::DISPATCH => {
