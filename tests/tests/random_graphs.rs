@@ -2,8 +2,8 @@
 //! Random graphs whose commands race, and what the driver's checks say of them: graphs with races have a report, and
 //! each report is a race by what the test knows of the order.
 //!
-//! Each case captures a graph with forks, makes two executable graphs of it, and executes these on two lists. The graph
-//! may have another one in it, which has forks, too. TALLY_PROGRAMS and TALLY_SEED set the number of cases and the first
+//! Each case captures a graph with forks, makes two executable graphs of it, and executes these on two lists, with
+//! commands of a third list before and after them. The graph may have another one in it, which has forks, too. TALLY_PROGRAMS and TALLY_SEED set the number of cases and the first
 //! one, TALLY_FIRST the number of a seed's first case.
 
 use std::collections::BTreeSet;
@@ -59,11 +59,14 @@ struct Captured {
     place: usize,
 }
 
-/// An execution: which of the executable graphs, on which list; whether the host waits for it.
+/// An execution: which of the executable graphs, on which list; the command of the last list before it, and whether it
+/// waits for that; the one after it, and whether that waits for it; whether the host waits for it.
 #[derive(Clone, Copy, Debug)]
 struct Execution {
     graph: usize,
     list: usize,
+    before: Option<(Op, bool)>,
+    after: Option<(Op, bool)>,
     waits: bool,
 }
 
@@ -84,6 +87,18 @@ impl Random {
     fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
+
+    fn op(&mut self) -> Op {
+        match self.one_in(2) {
+            true => Op::Fill(self.below(CELLS)),
+            false => Op::Copy(self.below(CELLS), self.below(CELLS)),
+        }
+    }
+
+    /// A command outside of a graph, and whether there is a wait between the two.
+    fn beside(&mut self) -> Option<(Op, bool)> {
+        self.one_in(2).then(|| (self.op(), self.one_in(2)))
+    }
 }
 
 /// The commands of a graph.
@@ -91,11 +106,7 @@ fn commands(random: &mut Random, count: usize, has_inner: bool) -> Vec<Captured>
     let mut all: Vec<Captured> = Vec::new();
     for number in 0..count {
         let list = if number == 0 { 0 } else { random.below(LISTS) };
-        let op = match random.below(if has_inner { 5 } else { 4 }) {
-            0 | 1 => Op::Fill(random.below(CELLS)),
-            2 | 3 => Op::Copy(random.below(CELLS), random.below(CELLS)),
-            _ => Op::Graph,
-        };
+        let op = if has_inner && random.one_in(5) { Op::Graph } else { random.op() };
         let others: Vec<usize> = (0..number).filter(|&it| all[it].list != list).collect();
         let is_new = list != 0 && !all.iter().any(|it| it.list == list);
         let mut waits = BTreeSet::new();
@@ -162,6 +173,19 @@ impl Order {
         self.before.len() - 1
     }
 
+    /// Adds the accesses of a command, which is a node, and was appended at this place.
+    fn access(&mut self, node: usize, op: Op, place: usize) {
+        let mut access = |cell, writes| self.accesses.push((node, place, cell, writes));
+        match op {
+            Op::Fill(to) => access(to, true),
+            Op::Copy(to, from) => {
+                access(from, false);
+                access(to, true);
+            }
+            Op::Graph => {}
+        }
+    }
+
     /// Adds the commands of a graph that begins after a node; returns the end.
     fn graph(&mut self, commands: &[Captured], inner: &[Captured], begin: usize) -> usize {
         let mut ends: Vec<usize> = Vec::new();
@@ -171,15 +195,7 @@ impl Order {
             after.extend(last.map(|of| ends[of]));
             after.push(begin);
             let node = self.node(&after);
-            let mut access = |cell, writes| self.accesses.push((node, it.place, cell, writes));
-            match it.op {
-                Op::Fill(to) => access(to, true),
-                Op::Copy(to, from) => {
-                    access(from, false);
-                    access(to, true);
-                }
-                Op::Graph => {}
-            }
+            self.access(node, it.op, it.place);
             ends.push(if let Op::Graph = it.op { self.graph(inner, &[], node) } else { node });
         }
         ends.push(begin);
@@ -200,6 +216,72 @@ impl Order {
     }
 }
 
+/// A case while its commands are submitted.
+struct Case<'a> {
+    gpu: &'a Gpu,
+    memory: &'a Usm<u32>,
+    lists: &'a [List],
+    order: Order,
+    appended: usize,
+    /// The ends of the latest execution of each executable graph, and on each list.
+    of_graph: [Option<usize>; 2],
+    of_list: [Option<usize>; LISTS],
+    /// What the host has waited for.
+    seen: Vec<usize>,
+}
+
+impl Case<'_> {
+    /// A command of the last list, which may wait for an event of a node.
+    fn beside(&mut self, op: Op, signal: Option<&Event>, waits: Option<(&Event, usize)>) -> usize {
+        let (list, memory) = (&self.lists[LISTS - 1], self.memory);
+        let event = waits.map(|it| it.0);
+        match op {
+            Op::Fill(to) => list.set((memory, to), 7, signal, event.as_slice()),
+            Op::Copy(to, from) => {
+                list.copy((memory, to), (memory, from), 1, signal, event.as_slice());
+            }
+            Op::Graph => {}
+        }
+        let mut after = self.seen.clone();
+        after.extend(self.of_list[LISTS - 1].into_iter().chain(waits.map(|it| it.1)));
+        let node = self.order.node(&after);
+        self.order.access(node, op, self.appended);
+        self.of_list[LISTS - 1] = Some(node);
+        self.appended += 1;
+        node
+    }
+
+    fn execute(
+        &mut self,
+        it: Execution,
+        graph: &Executable,
+        outer: &[Captured],
+        inner: &[Captured],
+    ) {
+        let [first, second] = [self.gpu.cb_event(), self.gpu.cb_event()];
+        let mut after = self.seen.clone();
+        after.extend([self.of_graph[it.graph], self.of_list[it.list]].into_iter().flatten());
+        let mut waits: Vec<&Event> = Vec::new();
+        if let Some((op, awaited)) = it.before {
+            let node = self.beside(op, Some(&first), None);
+            after.extend(awaited.then_some(node));
+            waits.extend(awaited.then_some(&first));
+        }
+        run(&self.lists[it.list], graph, Some(&second), &waits);
+        self.appended += 1;
+        let begin = self.order.node(&after);
+        let end = self.order.graph(outer, inner, begin);
+        (self.of_graph[it.graph], self.of_list[it.list]) = (Some(end), Some(end));
+        if let Some((op, waits)) = it.after {
+            self.beside(op, None, waits.then_some((&second, end)));
+        }
+        if it.waits {
+            self.lists[it.list].synchronize();
+            self.seen.push(end);
+        }
+    }
+}
+
 fn check(gpu: &Gpu, random: &mut Random, log: &mut Log) -> Result<BTreeSet<Pair>, String> {
     let memory = gpu.host::<u32>(CELLS * 16);
     let lists: Vec<List> = (0..LISTS).map(|_| gpu.immediate(0, true)).collect();
@@ -211,33 +293,30 @@ fn check(gpu: &Gpu, random: &mut Random, log: &mut Log) -> Result<BTreeSet<Pair>
     let mut outer = commands(random, count, has_inner);
     let part = parts.as_ref().map(|it| &it.0[0]);
     let (graphs, _graph) = capture(gpu, &lists, &memory, &mut outer, part, &mut appended);
-    let mut order = Order::default();
-    // The ends of the latest execution of each executable graph, on each list, and all that the host has waited for.
-    let (mut of_graph, mut of_list, mut seen) = ([None; 2], [None; LISTS], Vec::new());
+    let mut case = Case {
+        gpu,
+        memory: &memory,
+        lists: &lists,
+        order: Order::default(),
+        appended,
+        of_graph: [None; 2],
+        of_list: [None; LISTS],
+        seen: Vec::new(),
+    };
     let mut executions = Vec::new();
     for _ in 0..1 + random.below(3) {
         let (graph, list) = (random.below(2), random.below(2));
-        let it = Execution { graph, list, waits: random.one_in(3) };
-        run(&lists[it.list], &graphs[it.graph], None, &[]);
-        appended += 1;
-        let mut after: Vec<usize> =
-            [of_graph[graph], of_list[list]].into_iter().flatten().collect();
-        after.extend(&seen);
-        let begin = order.node(&after);
-        let end = order.graph(&outer, &inner, begin);
-        (of_graph[graph], of_list[list]) = (Some(end), Some(end));
-        if it.waits {
-            lists[list].synchronize();
-            seen.push(end);
-        }
+        let (before, after) = (random.beside(), random.beside());
+        let it = Execution { graph, list, before, after, waits: random.one_in(3) };
+        case.execute(it, &graphs[graph], &outer, &inner);
         executions.push(it);
     }
     lists.iter().for_each(List::synchronize);
     let (logged, told) = log.take();
-    let racing = order.races();
+    let racing = case.order.races();
     let what = || format!("{inner:?}\n{outer:?}\n{executions:?}");
-    if logged != appended {
-        return Err(format!("{logged} commands instead of {appended}:\n{}", what()));
+    if logged != case.appended {
+        return Err(format!("{logged} commands instead of {}:\n{}", case.appended, what()));
     }
     if let Some(pair) = told.difference(&racing).next() {
         return Err(format!("{pair:?} is no race, {racing:?} are:\n{}", what()));
