@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Programs whose recorded commands access the same memory, and nothing orders them: copies of lists, graphs, mutable
-// lists.
+// lists, and several launches at once.
 #include "wrong.h"
 
 #define BYTES (256 * sizeof(int))
@@ -497,4 +497,75 @@ WRONG(a_copy_of_a_list_that_was_changed)
     must(zeCommandListDestroy(other));
     release(a);
     release(b);
+}
+
+// Each of these is a launch, whatever its number is.
+static void launch_three(ze_command_list_handle_t list, ze_kernel_handle_t *kernels, uint32_t *numbers)
+{
+    must(zeCommandListAppendLaunchMultipleKernelsIndirect(list, 3, kernels, numbers,
+                                                          (ze_group_count_t *)(numbers + 1), NULL, 0, NULL));
+}
+
+static ze_kernel_handle_t kernel_for(const char *name, void *memory)
+{
+    ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = name};
+    ze_kernel_handle_t kernel;
+
+    must(zeKernelCreate(module, &desc, &kernel));
+    must(zeKernelSetGroupSize(kernel, 64, 1, 1));
+    must(zeKernelSetArgumentValue(kernel, 0, sizeof(memory), &memory));
+    return kernel;
+}
+
+// A number of launches, and four groups for each.
+static uint32_t *launches(void)
+{
+    uint32_t *numbers = shared_memory(10 * sizeof(uint32_t));
+
+    numbers[0] = 3;
+    for (int i = 1; i < 10; i++)
+        numbers[i] = i % 3 == 1 ? 4 : 1;
+    return numbers;
+}
+
+// A list out of order does not order them.
+WRONG(two_launches_of_one_call)
+{
+    ze_command_list_handle_t list = new_immediate(false);
+    void *a = device_memory(BYTES), *b = device_memory(BYTES), *c = device_memory(BYTES); //! made
+    ze_kernel_handle_t kernels[] = {kernel_for("more", b), kernel_for("more", a), kernel_for("more", TWIN(a, c))};
+    uint32_t *numbers = launches();
+
+    launch_three(list, kernels, numbers); //! command-race
+    leave_list(list);
+    for (int i = 0; i < 3; i++)
+        must(zeKernelDestroy(kernels[i]));
+    release(numbers);
+    release(a);
+    release(b);
+    release(c);
+}
+
+WRONG(a_copy_of_what_one_of_several_launches_writes)
+{
+    ze_command_list_handle_t list = regular_list();
+    ze_command_queue_handle_t queue = new_queue();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES), *c = device_memory(BYTES); //! made
+    ze_kernel_handle_t kernels[] = {kernel_for("more", b), kernel_for("more", a), kernel_for("more", b)};
+    uint32_t *numbers = launches();
+
+    launch_three(list, kernels, numbers); //! command-race
+    must(zeCommandListClose(list));
+    run_on(queue, list);
+#ifdef MENDED
+    must(zeCommandQueueSynchronize(queue, UINT64_MAX));
+#endif
+    copy(asynchronous, c, a, NULL, NULL); //! command-race
+    leave_both(queue, list);
+    for (int i = 0; i < 3; i++)
+        must(zeKernelDestroy(kernels[i]));
+    release(numbers);
+    release(a);
+    release(b);
+    release(c);
 }

@@ -37,7 +37,7 @@ mod tests;
 
 use clock::Clock;
 pub use host::Use;
-pub use lists::Executed;
+pub use lists::{Executed, Parts};
 use lists::{Recording, Stream};
 use signals::{Broken, Cell};
 

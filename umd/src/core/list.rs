@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tally_compiler_protocol::checks::hidden;
 use tally_uapi::ioctl::engine_capability;
 use tally_ze::{
     ze_command_list_flags_t, ze_command_list_handle_t, ze_command_queue_mode_t,
@@ -370,6 +371,30 @@ impl List {
     ) -> Result {
         let (_, launch, groups) = launched;
         self.append_as(&Command::Launch(&launch.with(groups)), Some(launched), signal, waits)
+    }
+
+    /// Appends indirect launches; the 32-bit word at `count` gives their number when they run. [`List::settle`] ends the
+    /// call.
+    ///
+    /// # Errors
+    /// See [`crate::list`].
+    pub fn append_launches(
+        &self,
+        launches: &[Launched<'_>],
+        count: u64,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_, '_>,
+    ) -> Result {
+        let number = |checks| launches.iter().map(|&it| checked::numbered(checks, it, 0)).collect();
+        let numbered: Vec<_> = checks::get().map_or_else(Vec::new, number);
+        let words: Vec<u64> = numbered.iter().map(|it| it.0 & !hidden::REACHES_ALL).collect();
+        let mut with_words = Vec::with_capacity(launches.len());
+        for (index, &(_, launch, groups)) in launches.iter().enumerate() {
+            let numbered = numbered.get(index).and_then(|it| it.1.as_ref());
+            with_words.push(numbered.unwrap_or(launch).with(groups));
+        }
+        let (launches, words) = (&with_words, &words);
+        self.append(&Command::Launches { launches, count, words, numbers: &[] }, signal, waits)
     }
 
     /// Appends a command by the fast path; false: it has to take the general one. [`List::settle`] ends the

@@ -81,6 +81,10 @@ pub enum Command<'a> {
         launches: &'a [Launch<'a>],
         /// VA of the word with the number of launches.
         count: u64,
+        /// The numbers by which the kernels name their launches, if checks ask for them.
+        words: &'a [u64],
+        /// The numbers that the device tells when it reaches the launches, or none.
+        numbers: &'a [u32],
     },
     /// Executions of regular lists, in this order.
     Lists(&'a [&'a Regular]),
@@ -171,7 +175,7 @@ impl Command<'_> {
     fn bound(&self) -> usize {
         match self {
             Command::Times(times) => times.len(),
-            Command::Launches { launches, .. } => 2 * launches.len(),
+            Command::Launches { launches, .. } => 3 * launches.len(),
             Command::Lists(lists) => lists.len(),
             Command::HostFunction(_) => 5,
             Command::SignalSemaphores(gate) | Command::WaitSemaphores(gate) => {
@@ -378,13 +382,16 @@ impl Body {
                 }
                 self.end(target, times.len(), last, posts);
             }
-            Command::Launches { launches, count } => {
+            Command::Launches { launches, count, numbers, .. } => {
                 let count = target.reach(*count, size_of::<u32>() as u64, Access::Read)?;
                 let mut last = None;
                 for (index, launch) in launches.iter().enumerate() {
                     let packet = launch::encode(target, launch)?;
                     if let Some(packet) = last.replace(packet) {
                         self.inner(target, packet);
+                    }
+                    if let Some(&number) = numbers.get(index) {
+                        self.inner(target, number_packet(number));
                     }
                     let header = Header {
                         opcode: opcode::PREDICATE,
@@ -467,11 +474,7 @@ impl Body {
             Command::Copy { dst, src, size } => copy(dst, src, size),
             Command::CopyRegion { dst, src, ref shape } => region(target, (dst, src), shape)?,
             Command::Fill { dst, size, pattern } => fill(target, dst, size, pattern)?,
-            Command::Number(number) => {
-                let mut packet = nop(0);
-                packet.header.param = number;
-                packet
-            }
+            Command::Number(number) => number_packet(number),
             _ => return Ok(()),
         };
         self.inner(target, packet);
@@ -526,6 +529,13 @@ impl Body {
             target.push(packet);
         }
     }
+}
+
+/// The packet at which the device tells a number.
+fn number_packet(number: u32) -> Packet {
+    let mut packet = nop(0);
+    packet.header.param = number;
+    packet
 }
 
 /// The packet of a copy of rows between two addresses.

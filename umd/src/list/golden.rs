@@ -316,7 +316,8 @@ fn work() {
     append(&mut golden, "kernel with times, CB event", &Command::Launch(&launch), Some(&timed));
     append(&mut golden, "indirect kernel", &Command::Launch(&indirect), None);
     let again = Launch { groups: Groups::Indirect(0xa00c), ..indirect };
-    let two = Command::Launches { launches: &[indirect, again], count: 0xb000 };
+    let launches = &[indirect, again];
+    let two = Command::Launches { launches, count: 0xb000, words: &[], numbers: &[] };
     append(&mut golden, "several indirect kernels", &two, None);
     let fill = |pattern| Command::Fill { dst: 0xd000, size: 256, pattern };
     append(&mut golden, "fill", &fill(&[1, 2, 3, 4]), None);

@@ -5,11 +5,13 @@
 //! is fixed when the recording is created. So a signal {recording, k} has a value before anything is
 //! submitted, and nothing is patched between executions. (`device/SPEC.md`, chapter 8.)
 
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::cell::Cell;
 use super::counter::Counter;
+use crate::checks::{self, Checks};
 
 /// The base of a recording of which no execution was submitted yet.
 const NONE: u64 = u64::MAX;
@@ -162,6 +164,15 @@ impl Recording {
     /// Whether its signals will never happen, because it ended without an execution.
     pub fn is_dead(&self) -> bool {
         self.over.load(Ordering::Acquire) && !self.is_submitted()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // Nothing names it any more.
+        if let Some(order) = checks::get().and_then(Checks::order) {
+            order.recording_ends(ptr::from_ref(self).addr());
+        }
     }
 }
 

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use tally_ze::*;
 
-use super::{Events, append, append_fast, no_extensions};
+use super::{Events, append_fast, no_extensions};
 use crate::api::{Call, api};
 use crate::core::kernel as core_kernel;
 use crate::core::list::List;
 use crate::error::{Error, Result};
-use crate::list::command::Command;
 use crate::list::fast_path;
 use crate::list::launch::Groups;
 
@@ -125,16 +124,19 @@ api! {
         let groups = buffer(call, pLaunchArgumentsBuffer.cast(), "pLaunchArgumentsBuffer")?;
         // The array may contain the same kernel several times, so none stays locked.
         let launches = kernels.iter().map(|&raw| {
-            let launch = call.handle(raw, "phKernels")?.launch().clone();
+            let kernel = call.handle(raw, "phKernels")?;
+            let launch = kernel.launch().clone();
             launch.check()?;
-            Ok(launch)
+            Ok((kernel, launch))
         });
         let launches = launches.collect::<Result<Vec<_>>>()?;
         let at = |i: usize| groups + (i * size_of::<ze_group_count_t>()) as u64;
+        let launches = launches.iter().enumerate();
         let launches: Vec<_> =
-            launches.iter().enumerate().map(|(i, it)| it.with(Groups::Indirect(at(i)))).collect();
-        let command = Command::Launches { launches: &launches, count };
-        append(call, list, &command, events)
+            launches.map(|(i, (kernel, launch))| (*kernel, launch, Groups::Indirect(at(i)))).collect();
+        let mut waits = events.waits(call)?;
+        list.append_launches(&launches, count, events.signal(call)?, &mut waits)?;
+        list.settle()
     }
 }
 

@@ -3,6 +3,7 @@
 //! taken for the other one's.
 
 use std::collections::{HashMap, VecDeque};
+use std::iter;
 
 use super::lists::{Item, Recording};
 use super::{Awaited, Command, Execution, Order, State};
@@ -24,9 +25,11 @@ impl Order {
             let Some(source) = state.recordings.get(&from) else { continue };
             let (list, in_order, items) = (source.maker, source.in_order, source.items.clone());
             let items = items.into_iter().map(|mut item| {
-                let copied = state.copy_command(item.number, maker, &mut launch);
-                numbers.insert(item.number, copied);
-                item.number = copied.0;
+                for number in iter::once(&mut item.number).chain(&mut item.parts.launches) {
+                    let copied = state.copy_command(*number, maker, &mut launch);
+                    numbers.insert(*number, copied);
+                    *number = copied.0;
+                }
                 item.rename(copies);
                 item
             });
@@ -81,6 +84,6 @@ impl Item {
                 *recording = copy(*recording);
             }
         }
-        self.graph.iter_mut().for_each(|it| *it = copy(*it));
+        self.parts.graph.iter_mut().for_each(|it| *it = copy(*it));
     }
 }

@@ -47,8 +47,16 @@ pub(super) struct Item {
     pub(super) effects: Vec<Effect>,
     /// The number of its signal; `None`: it has none.
     pub(super) signal: Option<u32>,
+    pub(super) parts: Parts,
+}
+
+/// What a command consists of, if it is more than one.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
     /// The lists of a graph that it executes.
-    pub(super) graph: Vec<usize>,
+    pub graph: Vec<usize>,
+    /// The numbers of its launches, as commands.
+    pub launches: Vec<u32>,
 }
 
 #[derive(Clone)]
@@ -149,6 +157,15 @@ impl Order {
         state.begin(recording, Recording::of(maker, in_order, Vec::new()));
     }
 
+    /// Forgets a recording that nothing names any more.
+    pub fn recording_ends(&self, recording: usize) {
+        let mut state = self.state();
+        if let Some(mut old) = state.recordings.remove(&recording) {
+            state.free.extend(old.chain);
+            old.chains.give_back(&mut state);
+        }
+    }
+
     /// Adds a command of a regular list, before it is appended; returns its number. [`Order::recorded`] follows.
     pub fn number(&self, recording: usize, it: &Appended) -> u32 {
         let mut state = self.state();
@@ -166,23 +183,23 @@ impl Order {
         it: Appended,
         signal: Option<u32>,
     ) -> Option<usize> {
-        self.graph_recorded(recording, number, it, signal, Vec::new())
+        self.parts_recorded(recording, number, it, signal, Parts::default())
     }
 
-    /// Notes that a command was appended that executes a graph of these lists, or of none.
-    pub fn graph_recorded(
+    /// Notes that a command was appended that has these parts.
+    pub fn parts_recorded(
         &self,
         recording: usize,
         number: u32,
         it: Appended,
         signal: Option<u32>,
-        graph: Vec<usize>,
+        parts: Parts,
     ) -> Option<usize> {
         let Appended { role, has_waits, waits, effects, .. } = it;
         let mut state = self.state();
         let items = &mut state.recordings.get_mut(&recording)?.items;
         let place = number;
-        items.push(Item { number, place, role, has_waits, waits, effects, signal, graph });
+        items.push(Item { number, place, role, has_waits, waits, effects, signal, parts });
         Some(items.len() - 1)
     }
 
@@ -208,6 +225,45 @@ impl Order {
         state.note_value(cell, value, execution, stream.in_order);
         state.streams.insert(cell, stream);
         number
+    }
+
+    /// Does the same for a command that consists of launches; also returns their numbers. In an in-order list they come
+    /// one after the other.
+    pub fn append_launches(
+        &self,
+        cell: u64,
+        value: u64,
+        it: &Appended,
+        launches: &[Appended],
+    ) -> (u32, Vec<u32>) {
+        let mut state = self.state();
+        let Some(mut stream) = state.streams.remove(&cell) else {
+            return (0, vec![0; launches.len()]);
+        };
+        let (list, in_order) = ((stream.maker, stream.in_order), stream.in_order);
+        let number = state.add_command(list, it);
+        let begin = Appended { effects: Vec::new(), ..it.clone() };
+        let entry = stream.submit(&mut state, number, &begin, &[]);
+        let numbers: Vec<u32> = launches.iter().map(|it| state.add_command(list, it)).collect();
+        let mut all = vec![entry];
+        for &number in &numbers {
+            let chain = stream.next_chain(&mut state);
+            let execution = state.add_node(number, NO_BASE, chain);
+            let before = if in_order { all.last().copied() } else { None };
+            state.order(before.unwrap_or(entry), execution);
+            all.push(execution);
+        }
+        let chain = stream.next_chain(&mut state);
+        let end = state.add_end(number, chain);
+        all.iter().for_each(|&it| state.order(it, end));
+        if in_order {
+            stream.commands.since.clear();
+        }
+        stream.commands.since.push(end);
+        it.effects.iter().for_each(|&effect| state.affect(end, effect));
+        state.note_value(cell, value, end, in_order);
+        state.streams.insert(cell, stream);
+        (number, numbers)
     }
 
     /// Notes that the last command of an in-order list raises nothing: all that it would have waited for is complete.
@@ -353,6 +409,14 @@ impl Stream {
         *self.chain.get_or_insert_with(|| state.take_chain())
     }
 
+    /// The chain of the next command.
+    fn next_chain(&mut self, state: &mut State) -> u32 {
+        match self.in_order {
+            true => self.chain(state),
+            false => self.commands.chains.take(state),
+        }
+    }
+
     /// Submits a command, which comes after `earlier`, too.
     pub(super) fn submit(
         &mut self,
@@ -361,10 +425,7 @@ impl Stream {
         it: &Appended,
         earlier: &[Execution],
     ) -> Execution {
-        let chain = match self.in_order {
-            true => self.chain(state),
-            false => self.commands.chains.take(state),
-        };
+        let chain = self.next_chain(state);
         let execution = state.add_node(number, NO_BASE, chain);
         earlier.iter().for_each(|&it| state.order(it, execution));
         if self.in_order {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use tally_ze::ze_event_handle_t;
 
-use super::lists::{Commands, Executed, Item, Latest, Recording};
+use super::lists::{Commands, Executed, Item, Latest, Parts, Recording};
 use super::{Appended, Awaited, Effect, Execution, Order, Role, State};
 use crate::handle::Counted;
 
@@ -85,7 +85,7 @@ impl State {
     fn parts_of(&self, lists: &[Executed]) -> (Vec<usize>, Vec<Counted<ze_event_handle_t>>) {
         let all = || lists.iter().filter_map(|it| self.recordings.get(&it.recording));
         let items = || all().flat_map(|it| &it.items);
-        let inner: HashSet<usize> = items().flat_map(|it| it.graph.iter().copied()).collect();
+        let inner: HashSet<usize> = items().flat_map(|it| it.parts.graph.iter().copied()).collect();
         let branches = lists.iter().map(|it| it.recording).filter(|it| !inner.contains(it));
         let events = items().flat_map(|it| &it.waits).filter_map(|it| match it {
             Awaited::Event(event) => Some(*event),
@@ -193,7 +193,7 @@ impl Run {
         together: &Together<'_>,
     ) -> Execution {
         let chain = self.chain(state);
-        let execution = match item.graph.is_empty() {
+        let execution = match item.parts.graph.is_empty() {
             true => state.add_node(item.number, self.base, chain),
             false => state.add_end(item.number, chain),
         };
@@ -215,9 +215,9 @@ impl Run {
                 Bound::For(awaited) => state.wait(execution, awaited),
             }
         }
-        let end = match item.graph.is_empty() {
-            true => execution,
-            false => self.graph(state, item, execution, together),
+        let end = match &item.parts {
+            Parts { graph, launches } if graph.is_empty() && launches.is_empty() => execution,
+            parts => self.parts(state, item.number, parts, execution, together),
         };
         item.effects.iter().for_each(|&effect| state.affect(end, effect));
         if let (Some(signal), Some(recording)) = (item.signal, self.recording(state))
@@ -230,18 +230,27 @@ impl Run {
         end
     }
 
-    /// Submits the graph that a command executes; returns its end.
-    fn graph(
+    /// Submits the parts of a command with this number; returns its end.
+    fn parts(
         &mut self,
         state: &mut State,
-        item: &Item,
+        number: u32,
+        parts: &Parts,
         entry: Execution,
         together: &Together<'_>,
     ) -> Execution {
-        let ends = state.execute_all(together, &item.graph, entry);
+        let mut ends = state.execute_all(together, &parts.graph, entry);
+        ends.push(entry);
+        for &launch in &parts.launches {
+            let chain = self.chain(state);
+            let execution = state.add_node(launch, self.base, chain);
+            let before = if self.in_order { ends.last().copied() } else { None };
+            state.order(before.unwrap_or(entry), execution);
+            ends.push(execution);
+        }
         let chain = self.chain(state);
-        let end = state.add_end(item.number, chain);
-        ends.into_iter().chain([entry]).for_each(|it| state.order(it, end));
+        let end = state.add_end(number, chain);
+        ends.into_iter().for_each(|it| state.order(it, end));
         if !self.in_order {
             self.commands.since.push(end);
         }

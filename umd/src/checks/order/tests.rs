@@ -537,3 +537,58 @@ fn a_wait_for_others_comes_after_what_starts_before_it_ends() {
     let after = start(&order, after);
     assert!(order.ordered(early, after));
 }
+
+/// Several launches of one command: in a list that is not in order nothing orders them.
+#[test]
+fn launches_of_one_command_are_commands_in_order_or_not() {
+    for in_order in [true, false] {
+        let order = two_lists(in_order);
+        order.stream_begins(QUEUE, true);
+        let launch = |launch| Appended { launch, ..plain() };
+        let begins = with(SIGNAL);
+        let before = order.append(A, 1, &plain());
+        let (whole, launches) = order.append_launches(A, 2, &begins, &[launch(5), launch(6)]);
+        let behind = order.append(A, 3, &is(Role::Barrier));
+        let waiter = order.append(B, 1, &waiting(WORD));
+        order.recording_begins(1, in_order, None);
+        let number = order.number(1, &begins);
+        let inner: Vec<u32> = [7, 8].map(|it| order.number(1, &launch(it))).into();
+        let parts = Parts { launches: inner.clone(), ..Parts::default() };
+        order.parts_recorded(1, number, plain(), None, parts);
+        let copied = order.recordings_are_copied(&[(1, 2)], |it| it + 10);
+        order.execute(QUEUE, 1, &[Executed { recording: 2, base: 0 }], None, Vec::new());
+        let last = order.append(QUEUE, 2, &plain());
+        let [before, whole] = [before, whole].map(|it| start(&order, it));
+        let of_list: Vec<Execution> = launches.iter().map(|&it| start(&order, it)).collect();
+        let of_copy: Vec<Execution> =
+            inner.iter().map(|it| execution(&order, copied[it].0, 0)).collect();
+        let [behind, waiter, last] = [behind, waiter, last].map(|it| start(&order, it));
+        for all in [&of_list, &of_copy] {
+            assert_eq!(order.ordered(all[0], all[1]), in_order);
+            assert!(!order.ordered(all[1], all[0]));
+        }
+        for &it in &of_list {
+            assert!(order.ordered(whole, it) && order.ordered(it, behind));
+            assert!(order.ordered(it, waiter) && order.ordered(before, it) == in_order);
+        }
+        assert!(of_copy.iter().all(|&it| order.ordered(it, last)));
+        assert_eq!([5, 6].map(|it| order.of_launch(it))[..], of_list[..]);
+        assert_eq!([17, 18].map(|it| order.of_launch(it))[..], of_copy[..]);
+    }
+}
+
+/// What is forgotten of a recording are its chains, which others take.
+#[test]
+fn recordings_that_end_give_back_their_chains() {
+    let order = two_lists(true);
+    for round in 0..100 {
+        order.recording_begins(round, true, None);
+        record(&order, round, plain(), Some(1));
+        let list = [Executed { recording: round, base: 0 }];
+        order.execute(A, round as u64 + 1, &list, Some(Vec::new()), Vec::new());
+        order.host_saw(Awaited::Counter { cell: A, value: round as u64 + 1 });
+        order.recording_ends(round);
+    }
+    assert!(order.state().chains.len() < 5, "{}", order.state().chains.len());
+    assert!(order.state().recordings.is_empty());
+}

@@ -37,6 +37,13 @@ pub(super) fn append(
         append(&with(&main, &number), Some((kernel, launch, groups)))?;
         return Ok(pointers.into_iter().map(|it| it.1).collect());
     }
+    if let Command::Launches { launches, count, words, .. } = *command {
+        let (number, numbers) =
+            ordered.as_mut().map_or_else(Default::default, |it| it.launches(command, words));
+        let main = Command::Launches { launches, count, words, numbers: &numbers };
+        append(&with(&main, &as_part(number)), None)?;
+        return Ok(Vec::new());
+    }
     if let Command::Clock(dst) = *command {
         // It is a write behind a packet, and no packet beside which there could be another.
         checks.written(Rows::of(dst, size_of::<u64>() as u64));
@@ -84,7 +91,11 @@ fn number(
     transfers: &[Transfer],
     launch: u64,
 ) -> Vec<Command<'static>> {
-    let number = ordered.as_mut().map_or(0, |it| it.number(command, transfers, launch));
+    as_part(ordered.as_mut().map_or(0, |it| it.number(command, transfers, launch)))
+}
+
+/// The part of a command that tells its number, unless it is 0.
+fn as_part(number: u32) -> Vec<Command<'static>> {
     if number == 0 { Vec::new() } else { vec![Command::Number(number)] }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t};
 
-use crate::checks::order::{Appended, Awaited, Effect, Executed, Order, Role};
+use crate::checks::order::{Appended, Awaited, Effect, Executed, Order, Parts, Role};
 use crate::checks::{Rows, Transfer};
 use crate::handle::{self, Counted};
 use crate::list::command::Command;
@@ -62,6 +62,10 @@ pub(super) struct Ordered<'a> {
     signal: Option<Signal<'a>>,
     has_waits: bool,
     waits: Vec<Awaited>,
+    /// The launches of which the command consists, if it is not one.
+    launches: Vec<Appended>,
+    /// Their numbers.
+    numbers: Vec<u32>,
     noted: Noted,
 }
 
@@ -96,7 +100,16 @@ impl<'a> Ordered<'a> {
             _ => waits(events.iter().copied(), own),
         };
         let has_waits = !events.is_empty();
-        Self { order, to, signal, has_waits, waits, noted: Noted::Nothing }
+        let (launches, numbers) = (Vec::new(), Vec::new());
+        Self { order, to, signal, has_waits, waits, launches, numbers, noted: Noted::Nothing }
+    }
+
+    /// Adds a command that consists of launches with these numbers, as [`Ordered::number`] does; also returns the numbers
+    /// of the launches as commands.
+    pub(super) fn launches(&mut self, command: &Command<'_>, words: &[u64]) -> (u32, Vec<u32>) {
+        let one = |&launch: &u64| Appended { launch, ..Appended::default() };
+        self.launches = words.iter().map(one).collect();
+        (self.number(command, &[], 0), self.numbers.clone())
     }
 
     /// Adds the command. Returns its number if the device has to tell when it starts, and else 0. `launch`: the
@@ -155,19 +168,33 @@ impl<'a> Ordered<'a> {
         let number = match &self.to {
             To::Immediate(list) => {
                 let (cell, value) = list.next();
-                let number = self.order.append(cell, value, &appended);
+                let number = match self.launches.is_empty() {
+                    true => self.order.append(cell, value, &appended),
+                    false => {
+                        let launches = &self.launches;
+                        let (number, numbers) =
+                            self.order.append_launches(cell, value, &appended, launches);
+                        self.numbers = numbers;
+                        number
+                    }
+                };
                 self.noted = Noted::Appended(cell, value, number);
                 number
             }
             To::Regular(list) => {
                 let recording = list.recording();
                 let number = self.order.number(key(&recording), &appended);
+                let launches = self.launches.iter();
+                self.numbers = launches.map(|it| self.order.number(key(&recording), it)).collect();
                 let signals = recording.signals();
                 self.noted = Noted::Recorded(key(&recording), number, appended, signals);
                 number
             }
             To::Graph(list, _) => {
                 let number = self.order.capture(list.cell().va(), &appended);
+                let launches = self.launches.iter();
+                self.numbers =
+                    launches.map(|it| self.order.capture(list.cell().va(), it)).collect();
                 self.noted = Noted::Captured(number, appended);
                 number
             }
@@ -184,7 +211,8 @@ impl<'a> Ordered<'a> {
             (Noted::Captured(number, appended), Place::Graph(Captured { list, signal, graph })) => {
                 let graph = graph.iter().map(|it| key(&it.recording())).collect();
                 let key = key(&list.recording());
-                self.order.graph_recorded(key, number, appended, *signal, graph);
+                let parts = Parts { graph, launches: self.numbers };
+                self.order.parts_recorded(key, number, appended, *signal, parts);
                 None
             }
             (Noted::Appended(cell, value, number), Place::Outside(_)) => {
@@ -202,7 +230,8 @@ impl<'a> Ordered<'a> {
                 let To::Regular(list) = self.to else { return None };
                 let after = list.recording().signals();
                 let signal = (after != before).then_some(after);
-                let index = self.order.recorded(key, number, appended, signal)?;
+                let parts = Parts { launches: self.numbers, ..Parts::default() };
+                let index = self.order.parts_recorded(key, number, appended, signal, parts)?;
                 Some(Item { index, signal: self.signal.and_then(|it| effect(it.event)) })
             }
             _ => None,

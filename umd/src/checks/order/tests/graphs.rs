@@ -158,7 +158,8 @@ fn a_graph_in_a_graph_has_its_place_there() {
     let before = captured(&order, 1, plain(), 2);
     let beside = captured(&order, 4, after(1, 2), 1);
     let number = order.capture(A, &with(SIGNAL));
-    order.graph_recorded(1, number, with(SIGNAL), Some(3), vec![5, 6]);
+    let parts = Parts { graph: vec![5, 6], ..Parts::default() };
+    order.parts_recorded(1, number, with(SIGNAL), Some(3), parts);
     let behind = captured(&order, 1, plain(), 4);
     let copy = instance(&order, &[1, 4, 5, 6], 10);
     run(&order, (A, 1), 10..14, 0);
