@@ -192,7 +192,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Awaited, Effect, Role};
+    use super::super::{Awaited, Effect, Executed, Role};
     use super::*;
 
     const LIST: u64 = 0x1000;
@@ -296,5 +296,34 @@ mod tests {
         assert!(!order.ordered(first, later), "that does not count for commands");
         let second = start(&order, numbers[1]);
         assert!(!order.ordered(second, access));
+    }
+
+    #[test]
+    fn a_list_that_resets_what_it_waits_for_waits_for_a_signal_in_each_execution() {
+        let order = lists();
+        order.recording_begins(1, true, None);
+        let waits = vec![Awaited::Word { address: EVENT, needed: 1 }];
+        let wait = Appended { has_waits: true, waits, ..told() };
+        let effects = vec![Effect::Reset { address: EVENT }];
+        let reset = Appended { role: Role::Last, effects, ..Appended::default() };
+        let numbers = [wait, reset, told()].map(|it| {
+            let number = order.number(1, &it);
+            order.recorded(1, number, it, None);
+            number
+        });
+        for base in 0..2 {
+            let list = [Executed { recording: 1, base }];
+            order.execute(LIST, base + 1, &list, None, Vec::new());
+        }
+        let run = |base| {
+            let all = numbers.map(|it| order.started(it, base).expect("it was executed"));
+            all[2].execution
+        };
+        order.host_affects(SIGNAL);
+        let first = run(0);
+        let access = order.host_accesses(1);
+        order.host_affects(SIGNAL);
+        let second = run(1);
+        assert!(!order.ordered(access, first) && order.ordered(access, second));
     }
 }

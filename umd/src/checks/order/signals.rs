@@ -2,7 +2,7 @@
 //! Events with a word of their own: regular ones, and those whose signals add to a word of the user's. Their
 //! history is cut into epochs by resets, in the order of submission.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::{Appended, Effect, Execution, Named, Order, State};
 use crate::checks::collector;
@@ -35,6 +35,8 @@ pub(super) struct Cell {
     waits: Vec<Execution>,
     /// Those of the waits whose signals are not submitted.
     open: Vec<Execution>,
+    /// Resets that come after all of these, and so after the next signal; each with the waits that come after it.
+    to_come: VecDeque<(Execution, Vec<Execution>)>,
 }
 
 impl Cell {
@@ -57,6 +59,17 @@ impl Cell {
         self.signals.retain(|it| it.0 != execution);
         self.waits.retain(|it| *it != execution);
         self.open.retain(|it| *it != execution);
+        self.to_come.retain(|it| it.0 != execution);
+        self.to_come.iter_mut().for_each(|it| it.1.retain(|it| *it != execution));
+    }
+
+    /// The signal has come for which the open waits wait, and after it the next reset.
+    fn go_on(&mut self) {
+        if let Some((_, open)) = self.to_come.pop_front() {
+            self.signals.clear();
+            self.waits.clone_from(&open);
+            self.open = open;
+        }
     }
 }
 
@@ -216,7 +229,14 @@ impl State {
         match cell.completed() {
             Some(signals) => signals.into_iter().for_each(|it| self.order(it, execution)),
             None => {
-                cell.open.push(execution);
+                let resets: Vec<Execution> = cell.to_come.iter().map(|it| it.0).collect();
+                let mut behind = resets.iter().rev();
+                let behind = behind.position(|&it| self.comes_after_one_of(execution, &[it]));
+                let cell = self.cells.entry(address).or_default();
+                match behind.and_then(|it| cell.to_come.get_mut(resets.len() - 1 - it)) {
+                    Some(reset) => reset.1.push(execution),
+                    None => cell.open.push(execution),
+                }
                 self.open(execution);
             }
         }
@@ -252,7 +272,9 @@ impl State {
                     Some(_) => {}
                     None => {
                         let Some(signals) = cell.completed() else { return };
-                        for waiter in std::mem::take(&mut cell.open) {
+                        let waiters = std::mem::take(&mut cell.open);
+                        cell.go_on();
+                        for waiter in waiters {
                             self.fulfil(waiter, &signals);
                         }
                     }
@@ -262,6 +284,12 @@ impl State {
                 let cell = self.cells.entry(address).or_default();
                 // Nothing changes as long as nothing signals it.
                 if cell.signals.is_empty() {
+                    let open = cell.open.clone();
+                    let is_behind = |it: &Execution| self.comes_after_one_of(execution, &[*it]);
+                    if !open.is_empty() && open.iter().all(is_behind) {
+                        let cell = self.cells.entry(address).or_default();
+                        cell.to_come.push_back((execution, Vec::new()));
+                    }
                     return;
                 }
                 let signals = std::mem::take(&mut cell.signals);
