@@ -270,6 +270,8 @@ mod tests {
         order.calls_function(function, CELL);
         let first = start(&order, first);
         start(&order, function);
+        let at_once = order.host_accesses(1);
+        assert!(order.ordered(first, at_once), "the function runs behind it");
         // Whatever the host is taken to know.
         order.state().host_saw_something();
         let inside = order.host_accesses(1);
@@ -277,7 +279,6 @@ mod tests {
         order.function_returns(CELL);
         let elsewhere = order.host_accesses(2);
         let (later, other) = (start(&order, later), start(&order, other));
-        assert!(order.ordered(first, inside), "the function runs behind it");
         assert!(order.ordered(inside, later) && !order.ordered(inside, other));
         assert!(!order.ordered(elsewhere, later), "no function ran");
     }
@@ -323,7 +324,9 @@ mod tests {
         let first = run(0);
         let access = order.host_accesses(1);
         order.host_affects(SIGNAL);
+        let late = order.host_accesses(2);
         let second = run(1);
         assert!(!order.ordered(access, first) && order.ordered(access, second));
+        assert!(!order.ordered(late, second), "it need not wait for that");
     }
 }
