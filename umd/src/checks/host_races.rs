@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -64,7 +65,7 @@ struct Touch {
     is_done: Condvar,
 }
 
-/// A thread that does what takes more room than a signal's handler has.
+/// A thread that does what takes more room than a handler has on a stack for signals.
 struct Clerk {
     queue: Arc<Queue>,
     /// The process. A copy of it has no such thread.
@@ -182,6 +183,17 @@ impl Drop for Rights {
     }
 }
 
+/// Whether this handler of a signal runs on the thread's own stack, which is larger than those for signals.
+fn has_room() -> bool {
+    let mut now = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: the call writes to memory that is ours; all zeros are a valid value, too.
+    let now = unsafe {
+        libc::sigaltstack(std::ptr::null(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    now.ss_flags & libc::SS_ONSTACK == 0
+}
+
 impl HostRaces {
     /// Begins to look for such races, if that is possible.
     pub fn wanted() -> Option<Self> {
@@ -213,7 +225,11 @@ impl HostRaces {
         let clerk = self.clerk.get().filter(|it| by_host && it.process == std::process::id());
         if let Some(clerk) = clerk.filter(|_| self.in_use.is_used(address)) {
             let (host, done, is_done) = (calls::host(), Mutex::new(false), Condvar::new());
-            clerk.ask(Touch { address, writes, host, done, is_done });
+            let touch = Touch { address, writes, host, done, is_done };
+            match super::get().filter(|_| has_room()) {
+                Some(checks) => checks.host_touched(&touch),
+                None => clerk.ask(touch),
+            }
         }
         self.in_use.open(address)
     }
