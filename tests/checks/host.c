@@ -159,6 +159,24 @@ WRONG(flag_without_atomics)
     release(flag);
 }
 
+// The flag's memory is not known to be used: what the host does there is not seen. But the kernel has atomics.
+WRONG(flag_behind_a_pointer)
+{
+    int *a = shared_memory(BYTES), *flag = shared_memory(sizeof(*flag)); //! made
+    uint64_t *table = shared_memory(sizeof(*table));
+
+    *flag = 0;
+    *table = (uint64_t)(uintptr_t)flag;
+    launch(asynchronous, "flag_behind_a_pointer", one, ARG(a), ARG(table)); //! launched
+    while (*(volatile int *)flag == 0)
+        ;
+    seen = a[0]; //! host-race
+    finish(asynchronous);
+    release(a);
+    release(flag);
+    release(table);
+}
+
 static void set(void *data)
 {
     int *a = data;

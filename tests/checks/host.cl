@@ -44,6 +44,14 @@ kernel void flag_without_atomics(global int *a, global int *flag)
          atomic_fetch_or_explicit((volatile global atomic_int *)flag, 1, memory_order_release, memory_scope_all_svm_devices));
 }
 
+kernel void flag_behind_a_pointer(global int *a, global const ulong *table)
+{
+    global int *flag = (global int *)table[0];
+    a[0] = 5; //! with
+    TWIN(*(volatile global int *)flag = 1,
+         atomic_fetch_or_explicit((volatile global atomic_int *)flag, 1, memory_order_release, memory_scope_all_svm_devices));
+}
+
 kernel void flag_of_the_host(global int *a, global int *flag)
 {
     volatile global atomic_int *at = (volatile global atomic_int *)flag;
