@@ -11,13 +11,16 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::ptr;
 
+use tally_tests::check;
 use tally_tests::checks_log::{LOG, Log, Pair};
-use tally_tests::graph::{Executable, Graph, begin, end, instantiate, run};
-use tally_tests::lists::{Event, List};
-use tally_tests::ze::{Gpu, Usm};
+use tally_tests::graph::{Executable, Graph, KERNEL, begin, end, instantiate, run};
+use tally_tests::lists::{Event, List, raw, raws};
+use tally_tests::ze::{self, Gpu, Usm};
+use tally_ze::*;
 
-const CELLS: usize = 3;
+const CELLS: usize = 5;
 const LISTS: usize = 3;
 
 #[test]
@@ -44,6 +47,8 @@ fn the_driver_tells_the_races_in_graphs() {
 enum Op {
     Fill(usize),
     Copy(usize, usize),
+    /// A kernel that adds to a cell.
+    Add(usize),
     /// An execution of the inner graph.
     Graph,
 }
@@ -89,9 +94,10 @@ impl Random {
     }
 
     fn op(&mut self) -> Op {
-        match self.one_in(2) {
-            true => Op::Fill(self.below(CELLS)),
-            false => Op::Copy(self.below(CELLS), self.below(CELLS)),
+        match self.below(3) {
+            0 => Op::Fill(self.below(CELLS)),
+            1 => Op::Copy(self.below(CELLS), self.below(CELLS)),
+            _ => Op::Add(self.below(CELLS)),
         }
     }
 
@@ -120,38 +126,74 @@ fn commands(random: &mut Random, count: usize, has_inner: bool) -> Vec<Captured>
     all
 }
 
-/// Captures commands; sets their places. `appended`: the number of appends so far.
-fn capture(
-    gpu: &Gpu,
-    lists: &[List],
-    memory: &Usm<u32>,
-    commands: &mut [Captured],
-    inner: Option<&Executable>,
-    appended: &mut usize,
-) -> ([Executable; 2], Graph) {
-    begin(&lists[0]);
-    let mut events: Vec<Event> = Vec::new();
-    for (number, it) in commands.iter_mut().enumerate() {
-        it.place = *appended;
-        *appended += 1;
-        let event = gpu.cb_event();
-        let waits: Vec<&Event> = it.waits.iter().map(|&of| &events[of]).collect();
-        let list = &lists[it.list];
-        match it.op {
-            Op::Fill(to) => list.set((memory, to), number as u32, Some(&event), &waits),
-            Op::Copy(to, from) => list.copy((memory, to), (memory, from), 1, Some(&event), &waits),
-            Op::Graph => run(list, inner.expect("there is one"), Some(&event), &waits),
+/// What commands need.
+struct World {
+    gpu: Gpu,
+    kernel: ze_kernel_handle_t,
+    memory: Usm<u32>,
+    lists: Vec<List>,
+}
+
+impl World {
+    /// Appends a command to a list. `inner`: the graph that it may execute.
+    fn append(
+        &self,
+        list: usize,
+        op: Op,
+        inner: Option<&Executable>,
+        signal: Option<&Event>,
+        waits: &[&Event],
+    ) {
+        let (list, memory) = (&self.lists[list], &self.memory);
+        match op {
+            Op::Fill(to) => list.set((memory, to), 7, signal, waits),
+            Op::Copy(to, from) => list.copy((memory, to), (memory, from), 1, signal, waits),
+            Op::Graph => run(list, inner.expect("there is one"), signal, waits),
+            Op::Add(to) => {
+                let (at, value) = (memory.ptr().wrapping_add(to), 1_u32);
+                check!(zeKernelSetArgumentValue(self.kernel, 0, 8, ptr::from_ref(&at).cast()));
+                check!(zeKernelSetArgumentValue(self.kernel, 1, 4, ptr::from_ref(&value).cast()));
+                let mut waits = raws(waits);
+                let one = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+                check!(zeCommandListAppendLaunchKernel(
+                    list.0,
+                    self.kernel,
+                    &raw const one,
+                    raw(signal),
+                    waits.len() as u32,
+                    waits.as_mut_ptr()
+                ));
+            }
         }
-        events.push(event);
     }
-    let last = |list| commands.iter().rposition(|it| it.list == list);
-    let joins: Vec<&Event> = (1..LISTS).filter_map(last).map(|it| &events[it]).collect();
-    if !joins.is_empty() {
-        lists[0].wait(&joins);
-        *appended += 1;
+
+    /// Captures commands; sets their places. `appended`: the number of appends so far.
+    fn capture(
+        &self,
+        commands: &mut [Captured],
+        inner: Option<&Executable>,
+        appended: &mut usize,
+    ) -> ([Executable; 2], Graph) {
+        let lists = &self.lists;
+        begin(&lists[0]);
+        let mut events: Vec<Event> = Vec::new();
+        for it in commands.iter_mut() {
+            it.place = *appended;
+            *appended += 1;
+            let event = self.gpu.cb_event();
+            let waits: Vec<&Event> = it.waits.iter().map(|&of| &events[of]).collect();
+            self.append(it.list, it.op, inner, Some(&event), &waits);
+            events.push(event);
+        }
+        let last = |list| commands.iter().rposition(|it| it.list == list);
+        let joins: Vec<&Event> = (1..LISTS).filter_map(last).map(|it| &events[it]).collect();
+        if !joins.is_empty() {
+            lists[0].wait(&joins);
+            *appended += 1;
+        }
+        let graph = end(&lists[0]);
+        ([instantiate(&graph), instantiate(&graph)], graph)
     }
-    let graph = end(&lists[0]);
-    ([instantiate(&graph), instantiate(&graph)], graph)
 }
 
 /// What comes before what: for each node those before it.
@@ -177,7 +219,7 @@ impl Order {
     fn access(&mut self, node: usize, op: Op, place: usize) {
         let mut access = |cell, writes| self.accesses.push((node, place, cell, writes));
         match op {
-            Op::Fill(to) => access(to, true),
+            Op::Fill(to) | Op::Add(to) => access(to, true),
             Op::Copy(to, from) => {
                 access(from, false);
                 access(to, true);
@@ -218,9 +260,7 @@ impl Order {
 
 /// A case while its commands are submitted.
 struct Case<'a> {
-    gpu: &'a Gpu,
-    memory: &'a Usm<u32>,
-    lists: &'a [List],
+    world: &'a World,
     order: Order,
     appended: usize,
     /// The ends of the latest execution of each executable graph, and on each list.
@@ -233,15 +273,7 @@ struct Case<'a> {
 impl Case<'_> {
     /// A command of the last list, which may wait for an event of a node.
     fn beside(&mut self, op: Op, signal: Option<&Event>, waits: Option<(&Event, usize)>) -> usize {
-        let (list, memory) = (&self.lists[LISTS - 1], self.memory);
-        let event = waits.map(|it| it.0);
-        match op {
-            Op::Fill(to) => list.set((memory, to), 7, signal, event.as_slice()),
-            Op::Copy(to, from) => {
-                list.copy((memory, to), (memory, from), 1, signal, event.as_slice());
-            }
-            Op::Graph => {}
-        }
+        self.world.append(LISTS - 1, op, None, signal, waits.map(|it| it.0).as_slice());
         let mut after = self.seen.clone();
         after.extend(self.of_list[LISTS - 1].into_iter().chain(waits.map(|it| it.1)));
         let node = self.order.node(&after);
@@ -258,7 +290,7 @@ impl Case<'_> {
         outer: &[Captured],
         inner: &[Captured],
     ) {
-        let [first, second] = [self.gpu.cb_event(), self.gpu.cb_event()];
+        let [first, second] = [self.world.gpu.cb_event(), self.world.gpu.cb_event()];
         let mut after = self.seen.clone();
         after.extend([self.of_graph[it.graph], self.of_list[it.list]].into_iter().flatten());
         let mut waits: Vec<&Event> = Vec::new();
@@ -267,7 +299,7 @@ impl Case<'_> {
             after.extend(awaited.then_some(node));
             waits.extend(awaited.then_some(&first));
         }
-        run(&self.lists[it.list], graph, Some(&second), &waits);
+        run(&self.world.lists[it.list], graph, Some(&second), &waits);
         self.appended += 1;
         let begin = self.order.node(&after);
         let end = self.order.graph(outer, inner, begin);
@@ -276,27 +308,25 @@ impl Case<'_> {
             self.beside(op, None, waits.then_some((&second, end)));
         }
         if it.waits {
-            self.lists[it.list].synchronize();
+            self.world.lists[it.list].synchronize();
             self.seen.push(end);
         }
     }
 }
 
-fn check(gpu: &Gpu, random: &mut Random, log: &mut Log) -> Result<BTreeSet<Pair>, String> {
-    let memory = gpu.host::<u32>(CELLS * 16);
-    let lists: Vec<List> = (0..LISTS).map(|_| gpu.immediate(0, true)).collect();
+fn tell(world: &mut World, random: &mut Random, log: &mut Log) -> Result<BTreeSet<Pair>, String> {
+    world.memory = world.gpu.host::<u32>(CELLS * 16);
+    world.lists = (0..LISTS).map(|_| world.gpu.immediate(0, true)).collect();
     let mut appended = 0;
     let has_inner = random.one_in(2);
     let mut inner = if has_inner { commands(random, 3, false) } else { Vec::new() };
-    let parts = has_inner.then(|| capture(gpu, &lists, &memory, &mut inner, None, &mut appended));
+    let parts = has_inner.then(|| world.capture(&mut inner, None, &mut appended));
     let count = 2 + random.below(7);
     let mut outer = commands(random, count, has_inner);
     let part = parts.as_ref().map(|it| &it.0[0]);
-    let (graphs, _graph) = capture(gpu, &lists, &memory, &mut outer, part, &mut appended);
+    let (graphs, _graph) = world.capture(&mut outer, part, &mut appended);
     let mut case = Case {
-        gpu,
-        memory: &memory,
-        lists: &lists,
+        world,
         order: Order::default(),
         appended,
         of_graph: [None; 2],
@@ -311,7 +341,7 @@ fn check(gpu: &Gpu, random: &mut Random, log: &mut Log) -> Result<BTreeSet<Pair>
         case.execute(it, &graphs[graph], &outer, &inner);
         executions.push(it);
     }
-    lists.iter().for_each(List::synchronize);
+    world.lists.iter().for_each(List::synchronize);
     let (logged, told) = log.take();
     let racing = case.order.races();
     let what = || format!("{inner:?}\n{outer:?}\n{executions:?}");
@@ -335,10 +365,15 @@ fn graphs() {
     let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
     let mut log = Log::new(PathBuf::from(env::var_os(LOG).expect("the parent sets it")));
     let gpu = Gpu::new();
+    let module = gpu.module(&ze::spirv_from(KERNEL), "").expect("it is valid");
+    let kernel = gpu.kernel(module, "add");
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    let memory = gpu.host::<u32>(CELLS);
+    let mut world = World { gpu, kernel, memory, lists: Vec::new() };
     let (mut racing, mut pairs) = (0, 0);
     let first = number("TALLY_FIRST", 0);
     for case in first..first + cases {
-        match check(&gpu, &mut Random::of(seed, case), &mut log) {
+        match tell(&mut world, &mut Random::of(seed, case), &mut log) {
             Ok(told) => {
                 racing += u64::from(!told.is_empty());
                 pairs += told.len();
@@ -346,6 +381,8 @@ fn graphs() {
             Err(reason) => panic!("case {case} of the seed {seed}: {reason}"),
         }
     }
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
     println!("{cases} graphs, {racing} with races, {pairs} pairs told");
     assert!(cases < 100 || racing > cases / 10 && racing < cases, "{racing} have races");
 }
