@@ -569,3 +569,24 @@ WRONG(a_copy_of_what_one_of_several_launches_writes)
     release(b);
     release(c);
 }
+
+// What was recorded before is gone, and the list is the same.
+WRONG(a_list_that_was_reset)
+{
+    ze_command_list_handle_t list = regular_list();
+    ze_command_queue_handle_t queue = new_queue();
+    void *a = device_memory(BYTES), *b = device_memory(BYTES); //! made
+
+    copy(list, b, a, NULL, NULL);
+    must(zeCommandListReset(list));
+    fill(list, a, NULL); //! command-race
+    must(zeCommandListClose(list));
+    run_on(queue, list);
+#ifdef MENDED
+    must(zeCommandQueueSynchronize(queue, UINT64_MAX));
+#endif
+    copy(asynchronous, b, a, NULL, NULL); //! command-race
+    leave_both(queue, list);
+    release(a);
+    release(b);
+}

@@ -335,6 +335,19 @@ fn has_protection_keys() -> bool {
     flags.split_whitespace().any(|flag| flag == "ospke")
 }
 
+/// A list that was reset is the one that was made first, before the memory.
+#[test]
+fn a_report_names_the_calls_that_made_the_lists() {
+    let programs = Programs::build("recorded", false);
+    let (reports, said) = programs.run("a_list_that_was_reset", "races", Some("1"));
+    let report = reports.first().unwrap_or_else(|| panic!("a report: {said}"));
+    let made = report["memory"]["allocation"]["made"]["number"].as_u64().expect("a number");
+    let notes = report["notes"].to_string();
+    let calls = notes.split("the list that call ").skip(1);
+    let calls: Vec<u64> = calls.filter_map(|it| it.split(' ').next()?.parse().ok()).collect();
+    assert!(calls.len() == 2 && calls.iter().all(|&call| call < made), "{made}: {notes}");
+}
+
 #[test]
 fn accesses_of_kernels_that_nothing_orders_are_told() {
     try_all("races", "races");

@@ -478,12 +478,17 @@ impl List {
                 if let Some(mutable) = mutable {
                     mutable.clear();
                 }
-                let before = order().map(|_| ordered::key(&list.recording()));
+                // It is known of it who made the list, as long as it exists.
+                let before = order().map(|_| list.recording());
                 list.reset()?;
                 if let Some(order) = order() {
                     let in_order =
                         flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
-                    order.recording_begins(ordered::key(&list.recording()), in_order, before);
+                    order.recording_begins(
+                        ordered::key(&list.recording()),
+                        in_order,
+                        before.as_ref().map(ordered::key),
+                    );
                 }
                 Ok(())
             }
