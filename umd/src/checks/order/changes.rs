@@ -41,6 +41,7 @@ impl Order {
         let Some(command) = state.command_mut(number) else { return };
         let old = std::mem::replace(&mut command.launch, launch);
         state.launches.remove(&old);
+        state.accesses.forget(number, old);
         state.launches.insert(launch, number);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
+use crate::checks::in_use::InUse;
 
 mod graphs;
 
@@ -591,4 +592,24 @@ fn recordings_that_end_give_back_their_chains() {
     }
     assert!(order.state().chains.len() < 5, "{}", order.state().chains.len());
     assert!(order.state().recordings.is_empty());
+}
+
+#[test]
+fn a_launch_that_was_changed_uses_other_memory() {
+    const BEFORE: u64 = 0x10000;
+    const NOW: u64 = 0x20000;
+    let in_use = Arc::new(InUse::new(|_, _, _| true));
+    [BEFORE, NOW].into_iter().for_each(|it| in_use.add(it, 4096));
+    let order = Order::with(Some(in_use.clone()));
+    order.stream_begins(QUEUE, true);
+    order.recording_begins(1, true, None);
+    let uses = |launch, address| order.launch_uses(launch, vec![Use { address, writes: true }]);
+    uses(3, BEFORE);
+    let launch = Appended { launch: 3, ..plain() };
+    let number = order.number(1, &launch);
+    let item = order.recorded(1, number, launch, Some(1)).expect("it is recorded");
+    uses(4, NOW);
+    order.launch_changes(1, item, 4);
+    order.execute(QUEUE, 1, &[Executed { recording: 1, base: 0 }], None, Vec::new());
+    assert!(in_use.is_used(NOW) && !in_use.is_used(BEFORE));
 }
