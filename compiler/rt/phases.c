@@ -204,27 +204,6 @@ static INLINE bool take_turns(const struct layout *layout, const struct group *g
   return waits;
 }
 
-// Runs a group whose items exchange values. A phase takes all items to a barrier of the work-group;
-// within it, the items of a sub-group take turns. Without barriers of sub-groups all items take one
-// turn.
-INLINE void __tally_run_exchanging(const struct layout *layout, const struct group *group,
-                                   initialise *initialise, run_exchanging *run) {
-  int64_t items = count(layout, group);
-  int64_t peers = layout->peers ? layout->peers : items;
-  begin_exchange(layout, group, items, initialise);
-  struct turn now = {.frames = group->frames, .items = items};
-  bool waits;
-  do {
-    waits = false;
-    for (int64_t first = 0; first < items; first += peers) {
-      now.peers = group->frames + first * layout->size;
-      now.peer_count = items - first < peers ? items - first : peers;
-      waits |= take_turns(layout, group, &now, run);
-    }
-    now.phase ^= 1;
-  } while (waits);
-}
-
 // What kernels with named barriers need besides: the offset of the following structure in a frame, and the
 // place of the two offers to the work-group.
 struct naming {
@@ -310,13 +289,13 @@ static INLINE bool stay(const struct layout *layout, const struct naming *naming
   return waits;
 }
 
-// Runs a group with named barriers. A phase takes sub-groups to a barrier of the work-group, or to a named one.
-INLINE void __tally_run_naming(const struct layout *layout, const struct group *group,
-                               const struct naming *naming, initialise *initialise,
-                               run_exchanging *run) {
-  int64_t items = count(layout, group), peers = layout->peers;
+// Runs a group phase by phase until no item waits. With `naming`, sub-groups stay where they are for some of them.
+static INLINE void run_phases(const struct layout *layout, const struct group *group,
+                              const struct naming *naming, initialise *initialise,
+                              run_exchanging *run) {
+  int64_t items = count(layout, group), peers = layout->peers ? layout->peers : items;
   begin_exchange(layout, group, items, initialise);
-  for (int64_t first = 0; first < items; first += peers)
+  for (int64_t first = 0; naming && first < items; first += peers)
     named_of(naming, group->frames + first * layout->size)->held = 0;
   struct turn now = {.frames = group->frames, .items = items};
   bool waits;
@@ -325,12 +304,28 @@ INLINE void __tally_run_naming(const struct layout *layout, const struct group *
     for (int64_t first = 0; first < items; first += peers) {
       now.peers = group->frames + first * layout->size;
       now.peer_count = items - first < peers ? items - first : peers;
-      if (named_of(naming, now.peers)->held)
+      if (naming && named_of(naming, now.peers)->held)
         waits |= stay(layout, naming, &now);
       else
         waits |= take_turns(layout, group, &now, run);
     }
-    release(layout, naming, group->frames, items, peers, now.phase);
+    if (naming)
+      release(layout, naming, group->frames, items, peers, now.phase);
     now.phase ^= 1;
   } while (waits);
+}
+
+// Runs a group whose items exchange values. A phase takes all items to a barrier of the work-group;
+// within it, the items of a sub-group take turns. Without barriers of sub-groups all items take one
+// turn.
+INLINE void __tally_run_exchanging(const struct layout *layout, const struct group *group,
+                                   initialise *initialise, run_exchanging *run) {
+  run_phases(layout, group, NULL, initialise, run);
+}
+
+// Runs a group with named barriers. A phase takes sub-groups to a barrier of the work-group, or to a named one.
+INLINE void __tally_run_naming(const struct layout *layout, const struct group *group,
+                               const struct naming *naming, initialise *initialise,
+                               run_exchanging *run) {
+  run_phases(layout, group, naming, initialise, run);
 }
