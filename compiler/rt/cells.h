@@ -91,10 +91,11 @@ __attribute__((noinline)) static int replaced(const struct Races *races, const s
   // Bytes of one word that belong to several items need the place of the value.
   if (run_of(entries[VALUE_AT]) == 0 && (mine & MASK) != MASK)
     return VALUE_AT;
+  // Another group may race with what comes before this group's last barrier.
+  drop(watch);
   for (int i = 0; i < ENTRIES; i++)
     if (run_of(entries[i]) == races->run && time_of(entries[i]) < races->phase)
       return i;
-  drop(watch);
   if (!(mine & WRITES) && like >= 0)
     return -1;
   for (int i = 0; i < ENTRIES; i++)
@@ -120,11 +121,15 @@ INLINE uint64_t *stamp_at(const struct Races *races, const struct Watch *watch, 
   return &races->stamps[(address & watch->mask) >> BLOCK];
 }
 
+INLINE bool is_same_stamp(uint64_t one, uint64_t other) {
+  return ((one ^ other) & ~IN_CELLS) >> STAMP_BITS == 0;
+}
+
 // A word is written, or what was remembered of its reads goes.
 INLINE void unstamp(const struct Races *races, const struct Watch *watch, uint64_t address) {
-  uint64_t *stamp = stamp_at(races, watch, address);
-  if (load(stamp) != 0)
-    store(stamp, 0);
+  uint64_t *stamp = stamp_at(races, watch, address), old = load(stamp);
+  if ((old & ~IN_CELLS) != 0)
+    store(stamp, old & IN_CELLS);
 }
 
 // Further reads of some words of a block add nothing. `flags`: of their cells.
@@ -132,15 +137,15 @@ INLINE void stamp(const struct Races *races, const struct Watch *watch, uint64_t
                   uint64_t flags) {
   uint64_t *stamp = stamp_at(races, watch, address), old = load(stamp);
   uint64_t key = flags & ENOUGH_FOR_LAUNCH ? races->launch_stamp : races->group_stamp;
-  if ((old ^ key) >> STAMP_BITS == 0)
+  if (is_same_stamp(old, key))
     store(stamp, old | words);
-  else if (flags & ENOUGH_FOR_LAUNCH || (old ^ races->launch_stamp) >> STAMP_BITS != 0)
-    store(stamp, key | words);
+  else if (flags & ENOUGH_FOR_LAUNCH || !is_same_stamp(old, races->launch_stamp))
+    store(stamp, key | words | (old & IN_CELLS));
 }
 
 // The stamp's bits that hold now.
 INLINE uint64_t stamped(const struct Races *races, uint64_t stamp) {
-  bool holds = (stamp ^ races->group_stamp) >> STAMP_BITS == 0 || (stamp ^ races->launch_stamp) >> STAMP_BITS == 0;
+  bool holds = is_same_stamp(stamp, races->group_stamp) || is_same_stamp(stamp, races->launch_stamp);
   return holds ? stamp & ((1 << STAMP_BITS) - 1) : 0;
 }
 
@@ -216,6 +221,17 @@ INLINE bool any(Truth truth) {
   return __builtin_reduce_or(truth) != 0;
 }
 
+// The entries of a cell that count: they are not ordered before this group's execution, or of local memory the group
+// has made them since its last barrier.
+INLINE Truth counting(const struct Races *races, Cell cell, bool local) {
+  const uint64_t own = races->own, own_size = races->own_size, old = races->old, old_size = races->old_size;
+  const uint64_t values = (1ull << RUN) - 1;
+  if (local)
+    return (cell - (Cell){own, own, own, own}) <= (Cell){own_size, own_size, own_size, own_size};
+  return ((cell - (Cell){old, old, old, 0}) > (Cell){old_size, old_size, old_size, values}) &
+         (cell != (Cell){0, 0, 0, 0});
+}
+
 // The most common accesses to a whole word, with a value as for `touch_word`:
 //
 // - All that is remembered is ordered before this access, or has the same item; of local memory, that is what the
@@ -223,21 +239,14 @@ INLINE bool any(Truth truth) {
 // - A single read is remembered that counts, by another item of the group since its last barrier. Then the two are
 //   enough.
 //
-// Whether it was one of these. `together`: others do the same as this item.
+// Whether it was one of these.
 INLINE bool touch_whole(struct Races *races, const struct Watch *watch, uint64_t address, Cell *at, uint64_t mine,
-                        bool local, bool together, uint64_t value) {
+                        bool local, uint64_t value) {
   Cell cell = *at;
-  const uint64_t own = races->own, own_size = races->own_size, old = races->old, old_size = races->old_size;
-  const uint64_t values = (1ull << RUN) - 1, who = ~0ull << RUN | 0x3ffull << ITEM;
-  Truth counts;
-  if (local)
-    counts = (cell - (Cell){own, own, own, own}) <= (Cell){own_size, own_size, own_size, own_size};
-  else
-    counts = ((cell - (Cell){old, old, old, 0}) > (Cell){old_size, old_size, old_size, values}) &
-             (cell != (Cell){0, 0, 0, 0});
-  Truth others = counts;
-  if (!together)
-    others &= ((cell ^ (Cell){mine, mine, mine, mine}) & (Cell){who, who, who, who}) != (Cell){0, 0, 0, 0};
+  const uint64_t own = races->own, own_size = races->own_size, who = ~0ull << RUN | 0x3ffull << ITEM;
+  Truth counts = counting(races, cell, local);
+  Truth others = ((cell ^ (Cell){mine, mine, mine, mine}) & (Cell){who, who, who, who}) != (Cell){0, 0, 0, 0};
+  others &= counts;
   if (!any(others)) {
     if (mine & WRITES) {
       unstamp(races, watch, address);
@@ -255,7 +264,7 @@ INLINE bool touch_whole(struct Races *races, const struct Watch *watch, uint64_t
     *at = (cell & (Cell){0, 0, 0, ~0ull}) | (Cell){mine, write, 0, 0};
     return true;
   }
-  if (mine & WRITES || together || counts[1] || counts[2] || counts[3] || (!local && cell[2] != 0) ||
+  if (mine & WRITES || counts[1] || counts[2] || counts[3] || (!local && cell[2] != 0) ||
       races->flags & (SUBGROUPS | ATOMICS_ORDER | WAITS_FOR_GROUPS) || cell[0] - own > own_size ||
       cell[0] & (WRITES | ATOMIC) || (cell[0] & MASK) != MASK)
     return false;
@@ -355,7 +364,9 @@ INLINE void touch_word(struct Races *races, const struct Place *place, uint32_t 
   const struct Watch *watch = place->watch;
   uint64_t *cell = (uint64_t *)(races->cells + ((address & watch->mask & ~3ull) << 3));
   bool whole = (mine & (MASK | ATOMIC)) == MASK;
-  if (whole ? touch_whole(races, watch, address, (Cell *)cell, mine, local, false, value)
+  if (!(mine & (WRITES | ATOMIC)) && adds_nothing(races, load(cell), mine))
+    return;
+  if (whole ? touch_whole(races, watch, address, (Cell *)cell, mine, local, value)
             : touch_easily(races, watch, address, cell, mine, local, value))
     return;
   touch_remembered(races, place, lane, address, mine, local, value);

@@ -27,6 +27,8 @@ INLINE uint32_t that_add(const struct Races *races, const struct Watch *watch, u
     bool nothing = (address & 3) == 0 && (address & watch->mask) + bytes <= watch->mask;
     for (uint32_t word = 0; word < bytes && nothing; word += 4)
       nothing = adds_nothing(races, load((const uint64_t *)(cell + 8 * word)), kind);
+    if (!nothing && kind == 0)
+      nothing = enough_was_read(races, watch, address, address + bytes - 1);
     some |= (uint32_t)!nothing << lane;
   }
   return some;
@@ -57,6 +59,7 @@ INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane,
     // A group's local memory is one thread's.
     if (!local)
       hold(place->watch, held, word);
+    use_cells(races, place->watch, word, local, mine, mask << (word & (BLOCK_BYTES - 1)));
     touch_word(races, place, lane, word, mine | mask, local, value);
   }
 }
@@ -200,6 +203,8 @@ INLINE void follow(const struct Place *place, uint32_t size, uint32_t items, boo
     races->value_items = 0;
 }
 
+enum { MOST_PIECES = 3 };
+
 struct Steps {
   uint64_t first, step;
 };
@@ -213,13 +218,6 @@ INLINE uint64_t apart(const void *addresses, uint32_t item) {
   return ((const uint64_t *)addresses)[item];
 }
 
-// Any access with a step.
-__attribute__((noinline)) static void access(PLACE, uint32_t size, uint32_t items, uint64_t first, uint64_t step) {
-  const struct Place place = {ctx, lx, ly, lz, watch, launch, site};
-  const struct Steps steps = {first, step};
-  follow(&place, size, items, step == 0, in_steps, &steps);
-}
-
 INLINE uint32_t first_of(uint32_t items) {
   return (uint32_t)__builtin_ctz(items);
 }
@@ -228,23 +226,52 @@ INLINE uint32_t last_of(uint32_t items) {
   return 31 - (uint32_t)__builtin_clz(items);
 }
 
-__attribute__((noinline)) static void read_stripe(PLACE, uint32_t size, uint32_t items, uint64_t first) {
-  uint32_t lane = first_of(items), bytes = size & 0xffffff, count = last_of(items) + 1 - lane;
-  if ((uint32_t)__builtin_popcount(items) != count ||
-      !touch_stripe(ctx, lx, ly, lz, watch, launch, site, lane, count, first + bytes * lane, bytes, false))
-    access(ctx, lx, ly, lz, watch, launch, site, size, items, first, bytes);
+// Accesses by items with a step, from an address on: those of items that follow each other at a time. Returns whether
+// they were looked at.
+INLINE bool touch_items(PLACE, uint32_t bytes, uint32_t items, uint64_t from, uint32_t step, bool writes) {
+  uint64_t first = from - (uint64_t)step * first_of(items);
+  for (uint64_t left = items; left != 0;) {
+    uint32_t lane = (uint32_t)__builtin_ctzll(left), count = (uint32_t)__builtin_ctzll(~(left >> lane));
+    if (!touch_stripe(ctx, lx, ly, lz, watch, launch, site, lane, count, first + (uint64_t)step * lane, bytes, step,
+                      writes))
+      return false;
+    left = left >> (lane + count) << (lane + count);
+  }
+  if (writes)
+    races_at(ctx)->value_items = 0;
+  return true;
 }
 
-__attribute__((noinline)) static void write_stripe(PLACE, uint32_t size, uint32_t items, uint64_t first) {
-  uint32_t lane = first_of(items), bytes = size & 0xffffff, count = last_of(items) + 1 - lane;
-  if ((uint32_t)__builtin_popcount(items) != count ||
-      !touch_stripe(ctx, lx, ly, lz, watch, launch, site, lane, count, first + bytes * lane, bytes, true))
-    access(ctx, lx, ly, lz, watch, launch, site, size, items, first, bytes);
+__attribute__((noinline)) static bool read_stripe(PLACE, uint32_t bytes, uint32_t items, uint64_t from) {
+  return touch_items(ctx, lx, ly, lz, watch, launch, site, bytes, items, from, bytes, false);
 }
 
-__attribute__((noinline)) static void read_same(PLACE, uint32_t size, uint32_t items, uint64_t first) {
-  if (!read_together(ctx, lx, ly, lz, watch, launch, site, first_of(items), last_of(items), first, size & 0xffffff))
-    access(ctx, lx, ly, lz, watch, launch, site, size, items, first, 0);
+__attribute__((noinline)) static bool write_stripe(PLACE, uint32_t bytes, uint32_t items, uint64_t from) {
+  return touch_items(ctx, lx, ly, lz, watch, launch, site, bytes, items, from, bytes, true);
+}
+
+__attribute__((noinline)) static bool touch_steps(PLACE, uint32_t bytes, uint32_t items, uint64_t from, uint32_t step,
+                                                  bool writes) {
+  return touch_items(ctx, lx, ly, lz, watch, launch, site, bytes, items, from, step, writes);
+}
+
+__attribute__((noinline)) static bool read_same(PLACE, uint32_t bytes, uint32_t items, uint64_t from) {
+  return read_together(ctx, lx, ly, lz, watch, launch, site, items, from, bytes);
+}
+
+// Any access with a step.
+__attribute__((noinline)) static void access(PLACE, uint32_t size, uint32_t items, uint64_t first, uint64_t step) {
+  uint32_t bytes = size & 0xffffff, kind = size >> KIND & 0x7f;
+  const struct Place place = {ctx, lx, ly, lz, watch, launch, site};
+  const struct Steps steps = {first, step};
+  uint64_t from = in_steps(&steps, first_of(items));
+  // A single item has any step.
+  uint64_t apart = (items & (items - 1)) == 0 ? bytes : step;
+  bool fits = apart >= bytes && apart <= 32 && (apart & (apart - 1)) == 0;
+  if (kind <= KIND_WRITES && is_even(bytes) && fits &&
+      touch_steps(ctx, lx, ly, lz, watch, launch, site, bytes, items, from, (uint32_t)apart, kind != 0))
+    return;
+  follow(&place, size, items, step == 0, in_steps, &steps);
 }
 
 // Accesses at addresses with a step. The size and the step are constants, so little of this stays when it is inlined
@@ -254,55 +281,65 @@ __attribute__((always_inline)) void __tally_access(PLACE, uint32_t size, uint32_
   if (items == 0)
     return;
   uint32_t bytes = size & 0xffffff, kind = size >> KIND & 0x7f;
-  bool words = bytes == 4 || bytes == 8 || bytes == 16;
-  if (kind == 0 && words && step <= 16) {
-    uint64_t from = first + step * first_of(items), last = first + step * last_of(items) + bytes - 1;
+  uint64_t from = first + step * first_of(items), last = first + step * last_of(items) + bytes - 1;
+  bool even = is_even(bytes);
+  if (kind == 0 && even && step <= 16) {
     // A single word.
     if (step == 0 && bytes == 4 && (from & 3) == 0)
       last = from;
     if (__builtin_expect(enough_was_read(races_at(ctx), watch, from, last), true))
       return;
   }
-  if (kind == 0 && words && step == bytes)
-    read_stripe(ctx, lx, ly, lz, watch, launch, site, size, items, first);
-  else if (kind == KIND_WRITES && words && step == bytes)
-    write_stripe(ctx, lx, ly, lz, watch, launch, site, size, items, first);
-  else if (kind == 0 && words && step == 0)
-    read_same(ctx, lx, ly, lz, watch, launch, site, size, items, first);
-  else
-    access(ctx, lx, ly, lz, watch, launch, site, size, items, first, step);
+  if (kind == 0 && even && step == bytes && read_stripe(ctx, lx, ly, lz, watch, launch, site, bytes, items, from))
+    return;
+  if (kind == KIND_WRITES && even && step == bytes &&
+      write_stripe(ctx, lx, ly, lz, watch, launch, site, bytes, items, from))
+    return;
+  if (kind == 0 && even && step == 0 && read_same(ctx, lx, ly, lz, watch, launch, site, bytes, items, from))
+    return;
+  access(ctx, lx, ly, lz, watch, launch, site, size, items, first, step);
 }
 
-// Whether addresses have a step.
-INLINE bool is_even(const uint64_t *at, uint32_t lane, uint32_t count, uint64_t step) {
-  uint64_t first = at[lane], differences = 0;
-  for (uint32_t i = 0; i < count; i++)
-    differences |= at[lane + i] ^ (first + step * i);
-  return differences == 0;
+// The items of a vector after which addresses go on elsewhere than behind the bytes of the item before, one bit each.
+INLINE uint32_t breaks_of(const uint64_t *at, uint32_t items, uint32_t bytes) {
+  uint32_t breaks = 0, last = last_of(items);
+  for (uint32_t i = first_of(items); i < last; i++)
+    breaks |= (uint32_t)(at[i + 1] - at[i] != bytes) << i;
+  return breaks | 1u << last;
 }
 
-// Accesses at any addresses. Often they have a step that the compiler does not know.
+// Accesses at any addresses. Often they lie in few pieces without gaps, which the compiler does not know.
 __attribute__((noinline)) void __tally_access_apart(PLACE, uint32_t size, uint32_t items, const uint64_t *at) {
   if (items == 0)
     return;
   uint32_t kind = size >> KIND & 0x7f, bytes = size & 0xffffff;
-  uint32_t lane = first_of(items), count = last_of(items) + 1 - lane;
   if (kind == VALUE) {
     struct Races *races = races_at(ctx);
     races->value_items = items;
-    for (uint32_t i = 0; i < lane + count; i++)
+    for (uint32_t i = 0; i <= last_of(items); i++)
       races->values[i] = at[i];
     return;
   }
-  bool words = bytes == 4 || bytes == 8 || bytes == 16;
-  if (kind <= KIND_WRITES && words && (uint32_t)__builtin_popcount(items) == count &&
-      is_even(at, lane, count, bytes)) {
-    uint64_t first = at[lane] - bytes * lane;
-    if (kind == KIND_WRITES)
-      write_stripe(ctx, lx, ly, lz, watch, launch, site, size, items, first);
-    else if (!enough_was_read(races_at(ctx), watch, at[lane], at[lane] + bytes * count - 1))
-      read_stripe(ctx, lx, ly, lz, watch, launch, site, size, items, first);
-    return;
+  uint32_t breaks = kind <= KIND_WRITES && is_even(bytes) ? breaks_of(at, items, bytes) : ~0u;
+  if (__builtin_popcount(breaks) <= MOST_PIECES) {
+    struct Races *races = races_at(ctx);
+    uint32_t valued = races->value_items, rest = items, done = 0;
+    for (; breaks != 0; breaks &= breaks - 1) {
+      uint32_t these = rest & (breaks ^ (breaks - 1));
+      if (these == 0)
+        continue;
+      uint64_t from = at[first_of(these)], end = at[last_of(these)] + bytes;
+      races->value_items = valued;
+      if (kind != 0 ? write_stripe(ctx, lx, ly, lz, watch, launch, site, bytes, these, from)
+                    : enough_was_read(races, watch, from, end - 1) ||
+                          read_stripe(ctx, lx, ly, lz, watch, launch, site, bytes, these, from))
+        done |= these;
+      rest &= ~these;
+    }
+    items &= ~done;
+    if (items == 0)
+      return;
+    races->value_items = valued;
   }
   const struct Place place = {ctx, lx, ly, lz, watch, launch, site};
   follow(&place, size, items, false, apart, at);
@@ -374,8 +411,14 @@ __attribute__((noinline)) void __tally_group(struct Checked *out, const struct C
   if (!(flags & RACES))
     return;
   races->cells = words->watch->cells;
-  // Behind the last cell.
-  if (races->cells)
-    races->stamps = (uint64_t *)(races->cells + ((words->watch->mask + 1) << 3));
+  // Behind the last cell (protocol/src/checks.rs).
+  uint64_t addresses = words->watch->mask + 1;
+  if (races->cells) {
+    races->stamps = (uint64_t *)(races->cells + 8 * addresses);
+    races->blocks = (struct Block *)((unsigned char *)races->stamps + addresses / 8);
+    races->stored = (unsigned char *)(races->blocks + (addresses >> BLOCK));
+    races->sites = (uint16_t(*)[ROWS + 1][BLOCK_BYTES / 4])(races->stored + addresses);
+  }
+  races->in_rows = !(flags & (SUBGROUPS | WAITS_FOR_GROUPS | ATOMICS_ORDER));
   take_run(races, given, words);
 }

@@ -25,6 +25,8 @@ enum { LAST_TIME = 0x7ff, LAST_SITE = 0x7ff, MOST_RUNS = 1 << 23 };
 #define STAMP_BITS 16
 #define STAMP_OF_GROUP (1ull << STAMP_BITS)
 #define STAMP_OF_LAUNCH (2ull << STAMP_BITS)
+// A part of the stamp, whatever the rest is: the block is remembered by the cells of its words, not as rows (rows.h).
+#define IN_CELLS (4ull << STAMP_BITS)
 
 // Of a report's size: the kind, and the rest.
 enum { KIND = 24, KIND_WRITES = 1, KIND_ATOMIC = 2, ANY_SIZE = 0xffffff, MOST_BYTES = 1 << 20 };
@@ -35,6 +37,13 @@ enum { SUBGROUP = 1, WORKGROUP = 2, DEVICE = 3, ORDERS = 0x100, RELEASES = 0x100
 enum { RACES = 1, SYNC = 2, SUBGROUPS = 4, WAITS_FOR_GROUPS = 8, ATOMICS_ORDER = 16 };
 
 enum { BUCKETS = 1024, BLOCK = 6, FEW_ROUNDS = 1 << 10, MOST_ROUNDS = 1 << 18 };
+// A block of memory as rows (rows.h): which of them are in use, the entry of each, and its bytes, one bit each.
+// WERE_CELLS: the cells of the block do not count, but are not empty.
+enum { ROWS = 11, IN_USE = (1 << ROWS) - 1, WERE_CELLS = 1 << 16 };
+struct Block {
+  uint64_t state, entries[ROWS], bytes[ROWS], unused;
+};
+
 enum { RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
 
 // What an item has released: all that its group had done before `all`, its sub-group before `sub` and itself
@@ -74,9 +83,15 @@ enum { SEEN = 4 };
 struct Races {
   uint32_t run, base, total, time, phase, last;
   uint32_t nx, ny, items, shift, flags;
+  // Whether barriers of the group are all that orders its accesses: then they may be remembered as rows.
+  bool in_rows;
   uint64_t local, local_bytes, scratch, scratch_bytes;
   unsigned char *cells;
   uint64_t *stamps;
+  struct Block *blocks;
+  // The values that rows have stored, with the bytes' addresses, and the places of rows' words.
+  unsigned char *stored;
+  uint16_t (*sites)[ROWS + 1][1 << (BLOCK - 2)];
   // Entries of this group behind its last barrier, and of this launch: the first one, and the distance of the
   // last one.
   uint64_t own, own_size, launch, launch_size;

@@ -251,9 +251,7 @@ fn finish() -> Option<i32> {
             order.tell_what_still_waits();
         }
         if checks.watched.has_dropped() {
-            collector::note(
-                "some words of memory had more accesses at a time than are remembered: races with the others are not found",
-            );
+            collector::note(collector::DROPPED);
         }
         if settings::get().checks.leaks {
             checks.tell_leaks();

@@ -124,12 +124,84 @@ pub mod cell {
     pub const RUNS: u32 = 1 << 24;
 }
 
-/// What kernels remember of a block of [`1 << release::BLOCK`](release::BLOCK) bytes: a word of 64 bits behind the
-/// cells, which says of which words further reads add nothing ([`cell::ENOUGH_FOR_GROUP`]). Only kernels use it.
-pub mod stamp {
-    /// The bytes of the stamps of all addresses, from a mask.
-    pub const fn bytes(mask: u64) -> u64 {
-        8 * ((mask + 1) >> super::release::BLOCK)
+/// What is remembered of a block of [`1 << release::BLOCK`](release::BLOCK) bytes, as long as items access it in rows.
+/// Then its cells do not count. Behind the cells of all addresses lie
+///
+/// ```text
+///   stamps    a word of 64 bits for each block: of which words further reads by kernels add nothing, and IN_CELLS
+///   rows      rows::BYTES for each block: up to eleven entries, and the bytes that each stands for
+///   values    each byte that a row has stored, at its address & mask
+///   places    rows::PLACES for each block, 16 bits for each word of each row
+/// ```
+///
+/// A row's entry has no bytes of a word but a shape ([`rows::SHAPE`]): in which order items access its bytes. Its
+/// item is that of the block's first byte, modulo 1024; and instead of [`cell::ATOMIC`], whether the values are known.
+pub mod rows {
+    use super::cell;
+
+    /// Bytes of a block's rows: a word that says which are in use, their entries, and the bytes of each.
+    pub const BYTES: u64 = 192;
+    /// The number of rows.
+    pub const COUNT: u64 = 11;
+    /// Of a stamp: the cells count, and the rows do not.
+    pub const IN_CELLS: u64 = 1 << 18;
+    /// In the place of a cell's bytes. Below [`PAIR`], each item accesses `1 << shape` bytes, behind those of the one
+    /// before it.
+    pub const SHAPE: u64 = 0xf;
+    /// The row's words have places of their own, and its entry has none.
+    pub const SITES_APART: u64 = cell::ENOUGH_FOR_GROUP;
+    /// The row stands for accesses by the program itself, which may be atomic. (Kernels' atomics are in cells.)
+    pub const ATOMIC: u64 = cell::ENOUGH_FOR_LAUNCH;
+    /// Bytes of the places of a block.
+    pub const PLACES: u64 = 384;
+    /// All bytes are accessed by one item.
+    pub const WHOLE: u64 = super::release::BLOCK as u64;
+    /// All bytes are accessed by an item and the next one.
+    pub const PAIR: u64 = 7;
+
+    /// The offset of the stamps behind the first cell, from a mask.
+    pub const fn stamps(mask: u64) -> Option<u64> {
+        (mask + 1).checked_mul(cell::BYTES / 4)
+    }
+
+    /// The offset of the rows.
+    pub const fn rows(mask: u64) -> Option<u64> {
+        match stamps(mask) {
+            Some(stamps) => stamps.checked_add((mask + 1) / 8),
+            None => None,
+        }
+    }
+
+    /// The offset of the places.
+    pub const fn places(mask: u64) -> Option<u64> {
+        match rows(mask) {
+            Some(rows) => rows.checked_add(blocks(mask) * BYTES + mask + 1),
+            None => None,
+        }
+    }
+
+    const fn blocks(mask: u64) -> u64 {
+        (mask + 1) >> super::release::BLOCK
+    }
+
+    /// The bytes of all that is remembered of all addresses.
+    pub const fn all(mask: u64) -> Option<u64> {
+        match places(mask) {
+            Some(places) => places.checked_add(blocks(mask) * PLACES),
+            None => None,
+        }
+    }
+
+    /// The entry that a cell has for a byte of a block, from a row's; without a place if its words have their own.
+    pub fn entry(row: u64, byte: u64) -> u64 {
+        let shape = row & SHAPE;
+        let number = if shape == PAIR { 0 } else { byte >> shape };
+        let item = (row >> cell::ITEM).wrapping_add(number) & 0x3ff;
+        let atomic = if row & ATOMIC == 0 { 0 } else { cell::ATOMIC };
+        atomic
+            | row & !(SHAPE | cell::ATOMIC | ATOMIC | SITES_APART | 0x3ff << cell::ITEM)
+            | item << cell::ITEM
+            | 1 << (byte & 3)
     }
 }
 

@@ -29,6 +29,7 @@ mod passes;
 mod printf;
 mod races;
 mod races_random;
+mod races_rows;
 mod reference;
 mod rows;
 mod stack;

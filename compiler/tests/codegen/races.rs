@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 
 use tally_compiler_protocol::checks::{
-    Checks, SiteKind, cell, command, ordered, record, release, stamp, watch,
+    Checks, SiteKind, cell, command, ordered, record, release, rows, watch,
 };
 
 use super::harness::clang::compile_text;
@@ -87,8 +87,7 @@ impl World {
         let memory = map(2 * BYTES);
         let mut world = Self {
             memory: memory.wrapping_add((memory as usize).wrapping_neg() % BYTES),
-            cells: map(BYTES * cell::BYTES as usize / 4 + stamp::bytes(BYTES as u64 - 1) as usize)
-                .cast(),
+            cells: map(rows::all(BYTES as u64 - 1).expect("it is small") as usize).cast(),
             ring: vec![0; record::SIZE as usize / 8 + 8],
             counts: vec![0; 1000],
             watch: vec![0; watch::SIZE as usize / 8],
@@ -190,7 +189,7 @@ impl World {
 }
 
 /// Compiles a kernel of OpenCL C and runs it at all widths.
-fn in_all_widths(text: &str, run: impl Fn(&mut World, &Kernel, u32)) {
+pub fn in_all_widths(text: &str, run: impl Fn(&mut World, &Kernel, u32)) {
     for options in [&["-O0"], &["-O2"]] {
         let module = module(&compile_text(text, options));
         for (target, lanes) in widths() {
@@ -201,13 +200,13 @@ fn in_all_widths(text: &str, run: impl Fn(&mut World, &Kernel, u32)) {
 }
 
 /// Items of a pair, the smaller one first.
-fn pair(race: &Race) -> (u32, u32) {
+pub fn pair(race: &Race) -> (u32, u32) {
     let (a, b) = (race.later.item, race.earlier.item);
     (a.min(b), a.max(b))
 }
 
 /// A kernel has a race among the items of each pair that `is_pair` names, and no other, exactly if `wrong`.
-fn try_pairs(body: &str, grid: Grid, is_pair: impl Fn(u32, u32) -> bool) {
+pub fn try_pairs(body: &str, grid: Grid, is_pair: impl Fn(u32, u32) -> bool) {
     for wrong in [true, false] {
         let define =
             if wrong { "#define BARRIER" } else { "#define BARRIER barrier(CLK_LOCAL_MEM_FENCE);" };

@@ -2,8 +2,9 @@
 //! What is remembered of accesses to memory, to find those that nothing orders.
 //!
 //! Each aligned word of 4 bytes has a cell with up to three of the last accesses to it, and the value of the last
-//! store ([`tally_compiler_protocol::checks::cell`] has the layout). Kernels look at cells and change them by
-//! themselves (`compiler/rt/races.c`); commands that the driver executes otherwise, such as copies, do so
+//! store ([`tally_compiler_protocol::checks::cell`] has the layout). A block of 64 bytes that items access in rows is
+//! remembered as these instead ([`tally_compiler_protocol::checks::rows`]). Kernels look at cells and rows and change
+//! them by themselves (`compiler/rt/races.c`); commands that the driver executes otherwise, such as copies, do so
 //! through [`Cells::access`].
 //!
 //! Each access names a *run*: every work-group has one of its own, and so has every other execution of a
@@ -32,14 +33,17 @@
 //! All of this may be called by threads of the device, while kernels run. A cell is looked at and changed under the
 //! lock of its block, so that of two accesses at the same time one sees the other.
 
+mod block;
+
 use std::ffi::c_void;
 use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tally_compiler_protocol::checks::{cell, command, ordered, release, stamp};
+use tally_compiler_protocol::checks::{cell, command, ordered, release, rows};
 
+use self::block::{BYTES, Block, bytes_in, run_of};
 use super::collector;
 use super::kernels::Watched;
 use super::order::Execution;
@@ -104,6 +108,11 @@ impl std::fmt::Debug for InKernel {
 pub struct Cells {
     addresses: Addresses,
     at: u64,
+    /// The offsets of the blocks' stamps and rows.
+    stamps: u64,
+    rows: u64,
+    /// The offset of their words' places.
+    places: u64,
     bytes: usize,
     runs: Mutex<Runs>,
     releases: Box<[AtomicU64]>,
@@ -139,10 +148,6 @@ fn bits(entry: u64, at: u32, count: u32) -> u32 {
     (entry >> at & ((1 << count) - 1)) as u32
 }
 
-fn run_of(entry: u64) -> u32 {
-    (entry >> cell::RUN) as u32
-}
-
 /// Whether an access takes the place of an earlier one that is ordered before it: whatever races with that one
 /// later races with the new one, too.
 fn replaces(new: u64, old: u64) -> bool {
@@ -157,14 +162,15 @@ fn conflict(a: u64, b: u64) -> bool {
 impl Cells {
     /// Creates the cells, all of them empty. `None`: there is no room.
     pub fn new(addresses: Addresses) -> Option<Self> {
-        // Kernels have their stamps behind the cells.
-        let cells = (addresses.mask + 1).checked_mul(cell::BYTES / 4)?;
-        let bytes = usize::try_from(cells.checked_add(stamp::bytes(addresses.mask))?).ok()?;
+        let bytes = usize::try_from(rows::all(addresses.mask)?).ok()?;
         let at = map(ptr::null_mut(), bytes, 0)?;
         let words = (release::COUNT * release::BYTES) as usize / 8;
         Some(Self {
             addresses,
             at,
+            stamps: rows::stamps(addresses.mask)?,
+            rows: rows::rows(addresses.mask)?,
+            places: rows::places(addresses.mask)?,
             bytes,
             runs: Mutex::default(),
             releases: (0..words).map(|_| AtomicU64::new(0)).collect(),
@@ -190,30 +196,47 @@ impl Cells {
 
     /// Forgets all accesses to memory, which is new.
     pub fn forget(&self, address: u64, size: u64) {
-        const PAGE: u64 = 4096;
         if address.wrapping_sub(self.addresses.start) > self.addresses.mask || size == 0 {
             return;
         }
         let end = (address - self.addresses.start + size).min(self.addresses.mask + 1);
+        let start = address - self.addresses.start;
         let per = cell::BYTES / 4;
-        let (from, to) =
-            ((address & self.addresses.mask & !3) * per, end.next_multiple_of(4) * per);
-        let (first, last) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
-        if last.saturating_sub(first) >= 16 * PAGE {
-            self.clear(from, first);
-            self.clear(last, to);
-            let place = (self.at + first) as *mut c_void;
-            // SAFETY: whole pages of our own private mapping: they read as zeroes afterwards. Kernels that access
-            // them at the same time use memory that is being allocated.
-            unsafe { libc::madvise(place, (last - first) as usize, libc::MADV_DONTNEED) };
-        } else {
-            self.clear(from, to);
+        self.clear((start & !3) * per, end.next_multiple_of(4) * per);
+        let (first, last) = (start.next_multiple_of(BYTES), end / BYTES * BYTES);
+        if first < last {
+            let places =
+                |at: u64, bytes: u64| (at + first / BYTES * bytes, at + last / BYTES * bytes);
+            for (from, to) in [places(self.stamps, 8), places(self.rows, rows::BYTES)] {
+                self.clear(from, to);
+            }
+        }
+        for block in [start / BYTES * BYTES, last] {
+            let bytes = bytes_in(block, &(start..end));
+            if bytes != 0 && bytes != u64::MAX {
+                let _held = self.hold((self.addresses.start + block) >> release::BLOCK);
+                self.rows(block).forget(bytes);
+            }
         }
     }
 
+    /// Sets a range of offsets to zero.
     fn clear(&self, from: u64, to: u64) {
-        let words = (from..to).step_by(8).map(|at| self.word(at));
-        words.for_each(|word| word.store(0, Ordering::Relaxed));
+        const PAGE: u64 = 4096;
+        let write = |from: u64, to: u64| {
+            let words = (from..to).step_by(8).map(|at| self.word(at));
+            words.for_each(|word| word.store(0, Ordering::Relaxed));
+        };
+        let (first, last) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
+        if last.saturating_sub(first) < 16 * PAGE {
+            return write(from, to);
+        }
+        write(from, first);
+        write(last, to);
+        let place = (self.at + first) as *mut c_void;
+        // SAFETY: whole pages of our own private mapping: they read as zeroes afterwards. Kernels that access
+        // them at the same time use memory that is being allocated.
+        unsafe { libc::madvise(place, (last - first) as usize, libc::MADV_DONTNEED) };
     }
 
     /// The word at an offset in the cells.
@@ -222,6 +245,17 @@ impl Cells {
         let at = ptr::with_exposed_provenance::<AtomicU64>((self.at + offset) as usize);
         // SAFETY: the offset lies in our mapping, which stays; kernels also access it atomically.
         unsafe { &*at }
+    }
+
+    /// The stamp of the block at an offset of the addresses.
+    fn stamp(&self, offset: u64) -> &AtomicU64 {
+        self.word(self.stamps + offset / BYTES * 8)
+    }
+
+    /// The rows of the block at an offset of the addresses.
+    fn rows(&self, offset: u64) -> Block<'_> {
+        let at = self.rows + offset / BYTES * rows::BYTES;
+        Block(std::array::from_fn(|i| self.word(at + 8 * i as u64)))
     }
 
     /// Waits for the lock of a block's cells, as kernels do.
@@ -238,7 +272,7 @@ impl Cells {
             }
             round += 1;
         }
-        Held { block, lock }
+        Held { lock }
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
@@ -384,47 +418,81 @@ impl Cells {
         }
         let end = (offset + size).min(self.addresses.mask + 1);
         let Some(run) = self.run_of_command(execution) else { return Vec::new() };
+        let new = kind | u64::from(run) << cell::RUN;
         let mut known = Answers { cells: self, execution, ask: &ask, last: None };
-        let mut held: Option<Held<'_>> = None;
-        for word in (offset & !3..end).step_by(4) {
-            let block = (self.addresses.start + word) >> release::BLOCK;
-            if held.as_ref().is_none_or(|it| it.block != block) {
-                drop(held.take());
-                held = Some(self.hold(block));
-            }
-            let mask = (0..4).filter(|i| (offset..end).contains(&(word + i)));
-            let mask = mask.fold(0, |mask, i| mask | 1 << i);
-            let new = mask | kind | u64::from(run) << cell::RUN;
-            let at = word * (cell::BYTES / 4);
-            // An entry or the value of the last store.
-            let last = at + 8 * (cell::ENTRIES as u64 - 1);
-            let (mut free, mut is_there) = (None, false);
-            for entry in (0..cell::ENTRIES as u64).map(|i| at + 8 * i) {
-                let old = self.word(entry).load(Ordering::Relaxed);
-                if run_of(old) == 0 {
-                    free = free.or(Some(entry).filter(|&entry| entry != last));
-                    continue;
+        for block in (offset / BYTES * BYTES..end).step_by(BYTES as usize) {
+            let _held = self.hold((self.addresses.start + block) >> release::BLOCK);
+            let (rows, range) = (self.rows(block), offset.max(block)..end.min(block + BYTES));
+            if self.stamp(block).load(Ordering::Relaxed) & rows::IN_CELLS != 0 {
+                for word in (range.start & !3..range.end).step_by(4) {
+                    let mask = (0..4).filter(|i| range.contains(&(word + i)));
+                    let mask = mask.fold(0, |mask, i| mask | 1 << i);
+                    self.access_word(word, new | mask, &mut known, &mut raced);
                 }
-                let is_before = run_of(old) == run || known.is_before(run_of(old));
-                if is_before && replaces(new, old) {
-                    // The first such entry is taken, and further ones are not needed any more.
-                    let value = if mem::replace(&mut is_there, true) { 0 } else { new };
-                    self.word(entry).store(value, Ordering::Relaxed);
-                } else if !is_before && conflict(new, old) {
-                    let first = self.addresses.start
-                        + word
-                        + u64::from((new & old & cell::MASK).trailing_zeros());
-                    self.add(&mut raced, first, old, (new & old & cell::MASK).count_ones());
-                }
+                continue;
             }
-            if !is_there {
-                self.word(free.unwrap_or(last)).store(new, Ordering::Relaxed);
-            }
-            if kind & cell::WRITES != 0 && run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
-                self.word(last).store(0, Ordering::Relaxed);
+            let is_before = |run| known.is_before(run);
+            let fits =
+                rows.access(new, bytes_in(block, &range), is_before, |number, row, bytes| {
+                    for byte in (0..BYTES).filter(|byte| bytes >> byte & 1 != 0) {
+                        let at = self.addresses.start + block + byte;
+                        self.add(&mut raced, at, self.entry(block, (number, row), byte), 1);
+                    }
+                });
+            if !fits {
+                collector::note(collector::DROPPED);
             }
         }
         raced.into_iter().map(|(_, raced)| raced).collect()
+    }
+
+    /// The entry of a block's row, which has a number, for a byte.
+    fn entry(&self, block: u64, (number, row): (u64, u64), byte: u64) -> u64 {
+        let entry = rows::entry(row, byte);
+        if row & rows::SITES_APART == 0 {
+            return entry;
+        }
+        let word = 16 * number + byte / 4;
+        let at = self.places + block / BYTES * rows::PLACES + word / 4 * 8;
+        let places = self.word(at).load(Ordering::Relaxed);
+        entry | (places >> (word % 4 * 16) & 0xffff) << cell::SITE
+    }
+
+    /// An access to some bytes of a word by its cell, which counts.
+    fn access_word(
+        &self,
+        word: u64,
+        new: u64,
+        known: &mut Answers<'_>,
+        raced: &mut Vec<(u64, Raced)>,
+    ) {
+        let at = word * (cell::BYTES / 4);
+        // An entry or the value of the last store.
+        let last = at + 8 * (cell::ENTRIES as u64 - 1);
+        let (mut free, mut is_there) = (None, false);
+        for entry in (0..cell::ENTRIES as u64).map(|i| at + 8 * i) {
+            let old = self.word(entry).load(Ordering::Relaxed);
+            if run_of(old) == 0 {
+                free = free.or(Some(entry).filter(|&entry| entry != last));
+                continue;
+            }
+            let is_before = run_of(old) == run_of(new) || known.is_before(run_of(old));
+            if is_before && replaces(new, old) {
+                // The first such entry is taken, and further ones are not needed any more.
+                let value = if mem::replace(&mut is_there, true) { 0 } else { new };
+                self.word(entry).store(value, Ordering::Relaxed);
+            } else if !is_before && conflict(new, old) {
+                let both = new & old & cell::MASK;
+                let first = self.addresses.start + word + u64::from(both.trailing_zeros());
+                self.add(raced, first, old, both.count_ones());
+            }
+        }
+        if !is_there {
+            self.word(free.unwrap_or(last)).store(new, Ordering::Relaxed);
+        }
+        if new & cell::WRITES != 0 && run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
+            self.word(last).store(0, Ordering::Relaxed);
+        }
     }
 
     /// Adds an access that races: one from the same place makes that one longer.
@@ -456,7 +524,6 @@ impl Cells {
 
 /// The lock of a block's cells.
 struct Held<'a> {
-    block: u64,
     lock: &'a AtomicU32,
 }
 

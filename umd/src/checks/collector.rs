@@ -21,6 +21,9 @@ use crate::settings;
 /// The most reports that are printed in full; further ones are only counted.
 const MOST: usize = 1000;
 
+/// The note that some accesses to memory were forgotten.
+pub const DROPPED: &str = "some words of memory had more accesses at a time than are remembered: races with the others are not found";
+
 #[derive(Default)]
 struct Collector {
     entries: Vec<Entry>,
