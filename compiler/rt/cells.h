@@ -62,15 +62,12 @@ __attribute__((noinline, cold)) static void race(const struct Place *place, uint
 // The entry that a new access takes, if all are in use and none is covered; or none, if the new access adds
 // nothing: what conflicts with it races with one of two accesses like it, of different groups, or of different
 // items of one group in one phase. (Unless atomics order it behind both.)
-__attribute__((noinline)) static int replaced(const struct Races *races, const struct Watch *watch,
+__attribute__((noinline)) static int replaced(struct Races *races, const struct Watch *watch,
                                               const uint64_t *entries, uint64_t mine) {
-  int like = -1;
-  for (int i = 0; i < ENTRIES; i++)
-    if (run_of(entries[i]) != 0 && !in_launch(races, run_of(entries[i])))
-      return i;
+  int like = -1, other = -1;
   for (int i = 0; i < ENTRIES; i++) {
     bool is_old = run_of(entries[i]) == races->run && time_of(entries[i]) < races->phase;
-    if (is_old || !covers(entries[i], mine))
+    if (is_old || !in_launch(races, run_of(entries[i])) || !covers(entries[i], mine))
       continue;
     if (like < 0) {
       like = i;
@@ -88,6 +85,18 @@ __attribute__((noinline)) static int replaced(const struct Races *races, const s
       return -1;
     return sub == item_of(mine) >> races->shift ? -1 : i;
   }
+  // Of other executions, first one that comes before this one: it races with least of what follows.
+  for (int i = 0; i < ENTRIES; i++) {
+    uint32_t run = run_of(entries[i]);
+    if (run == 0 || in_launch(races, run))
+      continue;
+    drop(watch);
+    if (is_earlier(races, watch, run))
+      return i;
+    other = other < 0 ? i : other;
+  }
+  if (other >= 0)
+    return other;
   // Bytes of one word that belong to several items need the place of the value.
   if (run_of(entries[VALUE_AT]) == 0 && (mine & MASK) != MASK)
     return VALUE_AT;

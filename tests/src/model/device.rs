@@ -345,13 +345,13 @@ impl Model {
         let in_order = self.lists[list.0].desc.order == ListOrder::InOrder;
         let recording = self.recordings[id.0].clone();
         let first_gate = *gate;
-        for (&node, command) in nodes.iter().zip(&recording.commands) {
+        // The execution of an empty list has a node, too.
+        for (at, &node) in nodes.iter().enumerate() {
             if let Some(gate) = first_gate {
                 self.graph.order(gate, node, Bond::Ordered);
             }
-            if in_order || command.op != Op::Barrier {
-                continue;
-            }
+            let barrier = recording.commands.get(at).filter(|it| it.op == Op::Barrier);
+            let Some(command) = barrier.filter(|_| !in_order) else { continue };
             if command.waits.is_empty() {
                 for &earlier in earlier {
                     self.graph.order(earlier, node, Bond::Ordered);

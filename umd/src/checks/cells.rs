@@ -469,7 +469,7 @@ impl Cells {
         let at = word * (cell::BYTES / 4);
         // An entry or the value of the last store.
         let last = at + 8 * (cell::ENTRIES as u64 - 1);
-        let (mut free, mut is_there) = (None, false);
+        let (mut free, mut earlier, mut is_there) = (None, None, false);
         for entry in (0..cell::ENTRIES as u64).map(|i| at + 8 * i) {
             let old = self.word(entry).load(Ordering::Relaxed);
             if run_of(old) == 0 {
@@ -485,10 +485,20 @@ impl Cells {
                 let both = new & old & cell::MASK;
                 let first = self.addresses.start + word + u64::from(both.trailing_zeros());
                 self.add(raced, first, old, both.count_ones());
+            } else if is_before {
+                earlier = earlier.or(Some(entry));
             }
         }
         if !is_there {
-            self.word(free.unwrap_or(last)).store(new, Ordering::Relaxed);
+            let place = free.unwrap_or_else(|| {
+                if run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
+                    return last;
+                }
+                collector::note(collector::DROPPED);
+                // What comes before races with least of what follows.
+                earlier.unwrap_or(last)
+            });
+            self.word(place).store(new, Ordering::Relaxed);
         }
         if new & cell::WRITES != 0 && run_of(self.word(last).load(Ordering::Relaxed)) == 0 {
             self.word(last).store(0, Ordering::Relaxed);

@@ -162,6 +162,10 @@ impl Builder {
         if self.model.live_lists().count() >= MAX_LISTS {
             return None;
         }
+        // A list and its copy write times to the same places, and nothing may order the two.
+        if self.is_followed && self.places > 0 {
+            return None;
+        }
         let list = self.existing_regular_list(intent.place)?;
         if !self.model.recorded(list)?.0 {
             self.take(thread, Action::Close(list))?;
