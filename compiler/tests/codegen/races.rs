@@ -190,9 +190,19 @@ impl World {
 
 /// Compiles a kernel of OpenCL C and runs it at all widths.
 pub fn in_all_widths(text: &str, run: impl Fn(&mut World, &Kernel, u32)) {
-    for options in [&["-O0"], &["-O2"]] {
-        let module = module(&compile_text(text, options));
-        for (target, lanes) in widths() {
+    in_widths(text, &["-O0", "-O2"], |_| true, run);
+}
+
+/// Compiles a kernel of OpenCL C with each of these options and runs it at the widths that `is` names.
+pub fn in_widths(
+    text: &str,
+    options: &[&str],
+    is: impl Fn(u32) -> bool,
+    run: impl Fn(&mut World, &Kernel, u32),
+) {
+    for option in options {
+        let module = module(&compile_text(text, &[option]));
+        for (target, lanes) in widths().into_iter().filter(|it| is(it.1)) {
             let kernel = Kernel::checked(&module, "k", &target, lanes, BOTH);
             run(&mut World::new(), &kernel, lanes);
         }
@@ -207,13 +217,23 @@ pub fn pair(race: &Race) -> (u32, u32) {
 
 /// A kernel has a race among the items of each pair that `is_pair` names, and no other, exactly if `wrong`.
 pub fn try_pairs(body: &str, grid: Grid, is_pair: impl Fn(u32, u32) -> bool) {
+    try_pairs_in(body, grid, is_pair, |text, run| in_all_widths(text, run));
+}
+
+/// [`try_pairs`] at some widths only: `run_in` runs a kernel.
+pub fn try_pairs_in(
+    body: &str,
+    grid: Grid,
+    is_pair: impl Fn(u32, u32) -> bool,
+    run_in: impl Fn(&str, &dyn Fn(&mut World, &Kernel, u32)),
+) {
     for wrong in [true, false] {
         let define =
             if wrong { "#define BARRIER" } else { "#define BARRIER barrier(CLK_LOCAL_MEM_FENCE);" };
         let text = format!(
             "{define}\nkernel void k(global int *a, local int *s) {{ int i = get_local_id(0), g = get_global_id(0); {body} }}"
         );
-        in_all_widths(&text, |world, kernel, lanes| {
+        run_in(&text, &|world, kernel, lanes| {
             for _ in 0..2 {
                 let args = vec![world.at(4096), Arg::Local(4096)];
                 let (races, parted) = world.run(kernel, grid, args);
