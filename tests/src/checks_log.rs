@@ -2,15 +2,41 @@
 //! The log of the driver's checks (`TALLY_CHECK_LOG`): which commands race.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::env;
+use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
+use std::process::Command;
 
 /// The environment variable that names the log.
 pub const LOG: &str = "TALLY_CHECK_LOG";
 
 /// A race, by the numbers of the appends of the two commands, from 0.
 pub type Pair = (usize, usize);
+
+/// Runs the ignored test `child` of this program under `races` and `sync`, with a log of this name in the folder that
+/// TALLY_RACES_LOG names, and with further variables. It has to pass, and to use events rightly.
+///
+/// # Panics
+/// It does not.
+pub fn told(child: &str, name: &str, more: &[(&str, &str)]) {
+    let folder = env::var_os("TALLY_RACES_LOG").map_or_else(env::temp_dir, PathBuf::from);
+    let log = folder.join(format!("tally-{name}-{}", std::process::id()));
+    let output = Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", child, "--ignored", "--nocapture"])
+        .envs([("TALLY_CHECK", "races,sync"), ("TALLY_LANE", "embedded")])
+        .env(LOG, &log)
+        .envs(more.iter().copied())
+        .output()
+        .expect("it starts");
+    let _ = fs::remove_file(&log);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, shown) = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "{shown}\n{said}");
+    println!("{}", shown.lines().find(|it| it.contains("pairs told")).unwrap_or_default());
+    let mistakes: Vec<&str> = said.lines().filter(|it| it.starts_with("tally: sync")).collect();
+    assert!(mistakes.is_empty(), "valid uses of events: {mistakes:?}");
+}
 
 /// The lines that the checks have added to their log.
 #[derive(Debug)]

@@ -3,18 +3,17 @@
 //! each report is a race by what the test knows of the order.
 //!
 //! Each case captures a graph with forks, makes two executable graphs of it, and executes these on two lists, with
-//! commands of a third list before and after them. The graph may have another one in it, which has forks, too. TALLY_PROGRAMS and TALLY_SEED set the number of cases and the first
-//! one, TALLY_FIRST the number of a seed's first case.
+//! commands of a third list before and after them. The graph may have another one in it, which has forks, too.
+//! TALLY_PROGRAMS and TALLY_SEED set the number of cases and the first one, TALLY_FIRST the number of a seed's first
+//! case.
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::ptr;
 
 use tally_tests::check;
-use tally_tests::checks_log::{LOG, Log, Pair};
+use tally_tests::checks_log::{LOG, Log, Pair, told};
 use tally_tests::graph::{Executable, Graph, KERNEL, begin, end, instantiate, run};
 use tally_tests::lists::{Event, List, raw, raws};
 use tally_tests::ze::{self, Gpu, Usm};
@@ -25,21 +24,7 @@ const LISTS: usize = 3;
 
 #[test]
 fn the_driver_tells_the_races_in_graphs() {
-    let folder = env::var_os("TALLY_RACES_LOG").map_or_else(env::temp_dir, PathBuf::from);
-    let log = folder.join(format!("tally-graphs-{}", std::process::id()));
-    let output = Command::new(env::current_exe().expect("this program"))
-        .args(["--exact", "graphs", "--ignored", "--nocapture"])
-        .envs([("TALLY_CHECK", "races,sync"), ("TALLY_LANE", "embedded")])
-        .env(LOG, &log)
-        .output()
-        .expect("it starts");
-    let _ = fs::remove_file(&log);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, shown) = (text(&output.stderr), text(&output.stdout));
-    assert!(output.status.success(), "{shown}\n{said}");
-    println!("{}", shown.lines().find(|it| it.contains("pairs told")).unwrap_or_default());
-    let mistakes: Vec<&str> = said.lines().filter(|it| it.starts_with("tally: sync")).collect();
-    assert!(mistakes.is_empty(), "valid uses of events: {mistakes:?}");
+    told("graphs", "graphs", &[]);
 }
 
 /// The operation of a command, on cells.

@@ -12,10 +12,9 @@ use std::env;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use tally_tests::checks_log::{LOG, Log, Pair};
+use tally_tests::checks_log::{LOG, Log, Pair, told};
 use tally_tests::model::Model;
 use tally_tests::program::generate::with_races;
 use tally_tests::program::run::{Mismatch, run_slowly};
@@ -32,7 +31,7 @@ fn number(name: &str, default: u64) -> u64 {
 /// The driver tells the races of random programs, and nothing else.
 #[test]
 fn the_driver_tells_the_races_of_the_model() {
-    told("alone", &[]);
+    told("programs", "races-alone", &[]);
 }
 
 /// It does so, too, while it records them: what the recorder waits for orders nothing.
@@ -40,27 +39,8 @@ fn the_driver_tells_the_races_of_the_model() {
 fn the_driver_tells_them_while_it_records() {
     let recording = env::temp_dir().join(format!("tally-races-{}.tally", std::process::id()));
     let file = recording.to_str().expect("plain letters");
-    told("recorded", &[("TALLY_RECORD", file)]);
+    told("programs", "races-recorded", &[("TALLY_RECORD", file)]);
     fs::remove_file(&recording).expect("it was recorded");
-}
-
-fn told(name: &str, more: &[(&str, &str)]) {
-    let folder = env::var_os("TALLY_RACES_LOG").map_or_else(env::temp_dir, PathBuf::from);
-    let log = folder.join(format!("tally-races-{}-{name}", std::process::id()));
-    let output = Command::new(env::current_exe().expect("this program"))
-        .args(["--exact", "programs", "--ignored", "--nocapture"])
-        .envs([("TALLY_CHECK", "races,sync"), ("TALLY_LANE", "embedded")])
-        .env(LOG, &log)
-        .envs(more.iter().copied())
-        .output()
-        .expect("it starts");
-    let _ = fs::remove_file(&log);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, shown) = (text(&output.stderr), text(&output.stdout));
-    assert!(output.status.success(), "{shown}\n{said}");
-    println!("{}", shown.lines().find(|it| it.contains("pairs told")).unwrap_or_default());
-    let mistakes: Vec<&str> = said.lines().filter(|it| it.starts_with("tally: sync")).collect();
-    assert!(mistakes.is_empty(), "valid uses of events: {mistakes:?}");
 }
 
 /// The steps that are commands to the checks, in their order.

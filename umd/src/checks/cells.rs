@@ -618,6 +618,22 @@ mod tests {
         assert_eq!(access(0, 200, Access::Write, 6), []);
     }
 
+    /// A full cell gives up what comes before the new access, and keeps what nothing orders.
+    #[test]
+    fn what_nothing_orders_is_forgotten_last() {
+        let (cells, start) = cells();
+        let access = |at: u64, kind, by: u32| -> Vec<u32> {
+            let found = cells.access(start + at, 1, kind, Execution(by), parity);
+            found.into_iter().map(|it| it.other.execution.0).collect()
+        };
+        cells.stamp(0).store(rows::IN_CELLS, Ordering::Relaxed);
+        for (at, by) in [(0, 1), (1, 3), (2, 2), (3, 4)] {
+            assert!(access(at, Access::Write, by).is_empty());
+        }
+        assert!(access(0, Access::Read, 5).is_empty(), "it takes the place of 1");
+        assert_eq!(access(3, Access::Write, 7), [4]);
+    }
+
     #[test]
     fn an_execution_without_an_order_races_with_nothing() {
         let (cells, start) = cells();
