@@ -3,13 +3,14 @@
 
 use kernel::device::DeviceContext;
 use kernel::drm;
+use kernel::drm::gem::shmem;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 use kernel::workqueue::WorkItem;
-use tally_uapi::ioctl;
+use tally_uapi::{ioctl, PAGE_SIZE};
 
-use crate::buffer::{Bo, BoData};
+use crate::buffer::{Bo, BoArgs, BoData, BoRef};
 use crate::commands::end_vm_unattended;
 use crate::data::{Data, REAPER};
 use crate::device::{Tally, TallyDevice};
@@ -17,6 +18,7 @@ use crate::file::TallyFile;
 use crate::follower::Follower;
 use crate::gpu::Gpu;
 use crate::raw::drm::{once_registered, Buffer, Parent, Tables};
+use crate::raw::foreign::Foreign;
 
 impl WorkItem<REAPER> for Data {
     type Pointer = ARef<TallyDevice>;
@@ -52,6 +54,23 @@ impl Buffer for BoData {
 
     fn may_write(&self, client: Option<&TallyFile>) -> bool {
         BoData::may_write(self, client.map(TallyFile::id))
+    }
+
+    fn import(dev: &TallyDevice, foreign: Arc<Foreign>) -> Result<BoRef> {
+        let bytes = foreign.bytes();
+        if bytes == 0 || bytes as u64 % PAGE_SIZE != 0 {
+            return Err(EINVAL);
+        }
+        // A device that is a process maps what it uses.
+        if !dev.state.given_addresses() && !foreign.mappable() {
+            return Err(EOPNOTSUPP);
+        }
+        let args = BoArgs::Foreign(foreign);
+        Bo::new(dev, bytes, shmem::ObjectConfig::default(), args)
+    }
+
+    fn foreign(&self) -> Option<&Arc<Foreign>> {
+        BoData::foreign(self)
     }
 }
 

@@ -89,7 +89,7 @@ impl HostGpu {
         // dropped after all fields that refer to it.
         let dev = unsafe { &*dev };
 
-        let state = State::new()?;
+        let state = State::new(false)?;
         let shown = state.clone();
         let drm = drm::UnregisteredDevice::<Tally>::new(Parent::of(dev), Data::new(state))?;
         patch_driver::<BoData>(&drm);

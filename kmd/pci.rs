@@ -151,7 +151,7 @@ impl pci::Driver for TallyPci {
             // SAFETY: as above.
             unsafe { pdev.dma_set_max_seg_size(u32::MAX) };
 
-            let state = State::new()?;
+            let state = State::new(true)?;
             let shown = state.clone();
             let drm =
                 drm::UnregisteredDevice::<Tally>::new(Parent::of(pdev.as_ref()), Data::new(state))?;

@@ -9,6 +9,7 @@
 
 pub(crate) mod drm;
 pub(crate) mod fence;
+pub(crate) mod foreign;
 pub(crate) mod machine;
 pub(crate) mod pages;
 pub(crate) mod pci;

@@ -242,6 +242,9 @@ int tally_pin_buffer(struct drm_gem_object *obj)
  */
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index)
 {
+	/* The memory of another driver. */
+	if (!obj->filp)
+		return ERR_PTR(-EINVAL);
 	if (fatal_signal_pending(current))
 		return ERR_PTR(-EINTR);
 	return shmem_read_mapping_page(obj->filp->f_mapping, index);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The functions of shim.c for raw/, which declares them once more for Rust. The
- * prototypes here only let the compiler check shim.c.
+ * The functions of shim.c and shim-foreign.c for raw/, which declares them once more for Rust.
+ * The prototypes here only let the compiler check the C files.
  */
 #ifndef _TALLY_SHIM_H_
 #define _TALLY_SHIM_H_
@@ -48,6 +48,14 @@ void tally_dirty_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
 vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
+
+struct dma_buf;
+
+bool tally_foreign_get(struct dma_buf *buf);
+bool tally_foreign_mappable(struct dma_buf *buf);
+bool tally_foreign_from_start(struct dma_buf *buf);
+void tally_foreign_adopt(struct drm_gem_object *obj, struct dma_buf *buf);
+int tally_foreign_mmap(struct drm_gem_object *obj, struct dma_buf *buf, struct vm_area_struct *vma);
 
 /* The binding at a page of a VM. */
 struct tally_shown {

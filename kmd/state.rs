@@ -83,6 +83,8 @@ struct Log {
 /// See the module.
 #[pin_data]
 pub(crate) struct State {
+    /// Whether the device is given the addresses of memory. Otherwise it is a process that maps what is bound.
+    given_addresses: bool,
     /// VMs of all files.
     #[pin]
     pub(crate) vms: Table<Vm>,
@@ -115,13 +117,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// State of a device without files.
+    /// State of a device without files. `given_addresses`: see [`Self::given_addresses`].
     ///
     /// # Errors
     /// ENOMEM.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(given_addresses: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             try_pin_init!(Self {
+                given_addresses,
                 vms <- Table::new(MAX_VMS),
                 queues <- Table::new(MAX_QUEUES),
                 sleepers <- Sleepers::new(),
@@ -138,6 +141,11 @@ impl State {
             }? Error),
             GFP_KERNEL,
         )
+    }
+
+    /// Whether the device is given the addresses of memory. Otherwise it is a process that maps what is bound.
+    pub(crate) fn given_addresses(&self) -> bool {
+        self.given_addresses
     }
 
     /// Whether the device has gone for good.

@@ -15,13 +15,14 @@ use super::caller::{Caller, Hardware};
 use super::later;
 use crate::account::{Amount, Charge, EXTENTS, MAPPING};
 use crate::admin::{vm_command, Call, Order};
-use crate::buffer::BoRef;
+use crate::buffer::{BoRef, ForeignBo};
 use crate::extent::Cut;
 use crate::follower::status;
 use crate::gpu::Gpu;
 use crate::object::bindings::{Backing, Edit, Mapping, Null, Place};
 use crate::object::keep::Keep;
 use crate::object::vm::Vm;
+use crate::raw::foreign::Foreign;
 use crate::raw::pages::{fill, sg_table, PinnedBo, PinnedUser, UserPages};
 use crate::request::{Access, Bind, Content};
 use crate::shared::Shared;
@@ -61,6 +62,8 @@ enum To {
     Nothing,
     /// A part of a buffer, from an offset.
     Buffer(BoRef, u64, Access),
+    /// A part of a buffer of another driver, from an offset.
+    Foreign(BoRef, Arc<Foreign>, u64, Access),
     /// Pages of the caller.
     User(PinnedUser, Access),
     /// Memory of the device, or zeros that are only read.
@@ -98,8 +101,22 @@ impl Change {
                 if access.is_more_than_read() && !bo.may_write(Some(file.id())) {
                     return Err(EACCES);
                 }
-                fill(&bo)?;
-                To::Buffer(bo, offset, access)
+                match bo.foreign().cloned() {
+                    None => {
+                        fill(&bo)?;
+                        To::Buffer(bo, offset, access)
+                    }
+                    // What other drivers write is never code.
+                    Some(_) if access.executes() => return Err(EACCES),
+                    Some(foreign) => {
+                        if state.given_addresses() {
+                            foreign.attach(caller.dev)?;
+                        } else if offset != 0 && foreign.only_from_start() {
+                            return Err(EOPNOTSUPP);
+                        }
+                        To::Foreign(bo, foreign, offset, access)
+                    }
+                }
             }
             (Content::User { address, access }, _) => {
                 let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
@@ -149,6 +166,25 @@ impl Change {
                         .map(|piece| (piece.dma_address(), piece.dma_len()));
                     let extents = Some(Cut::new(pieces, offset, bytes));
                     mapping.tell(gpu, access, (backing, from), extents)
+                })
+            }
+            To::Foreign(bo, foreign, offset, access) => {
+                let from = offset / PAGE_SIZE;
+                map(hardware, &vm, &range, |gpu, mapping| {
+                    let Some(dev) = gpu.transport().dma() else {
+                        let bo = ForeignBo::new(bo, foreign, None)?;
+                        return mapping.show(gpu, access, (Backing::Foreign(bo), from));
+                    };
+                    let mapped = foreign.map(dev)?;
+                    let bo = ForeignBo::new(bo, foreign, Some(mapped))?;
+                    let backing = (Backing::Foreign(bo.clone()), from);
+                    let pieces = bo
+                        .mapped()
+                        .into_iter()
+                        .flat_map(|mapped| mapped.table().iter())
+                        .map(|piece| (piece.dma_address(), piece.dma_len()));
+                    let extents = Some(Cut::new(pieces, offset, bytes));
+                    mapping.tell(gpu, access, backing, extents)
                 })
             }
             To::User(pinned, access) => map(hardware, &vm, &range, |gpu, mapping| {
@@ -227,16 +263,15 @@ impl NewMapping<'_> {
     }
 
     /// Puts it into the tree, where the page faults of a device that sees bindings through the VM's file find
-    /// it. Only mappings of code are sent to such a device, since it changes its own mapping for them.
+    /// it. Only what such a device has an area of its own for is sent to it: code, and memory of other drivers.
     ///
     /// # Errors
     /// It is not in the tree.
     fn show(&mut self, gpu: &Gpu<'_>, access: Access, backing: (Backing, u64)) -> Result {
-        self.insert(access, backing, |vm, range, calls| {
-            match access.executes() {
-                true => send_unlisted_map(gpu, vm, range, access.bits(), calls),
-                false => Ok(()),
-            }
+        let has_area = access.executes() || matches!(backing.0, Backing::Foreign(_));
+        self.insert(access, backing, |vm, range, calls| match has_area {
+            true => send_unlisted_map(gpu, vm, range, access.bits(), calls),
+            false => Ok(()),
         })
     }
 
@@ -397,9 +432,9 @@ fn send_unmap(
     if gpu.transport().dma().is_some() {
         return gpu.send(order, command, Keep::Mappings(taken)).ok();
     }
-    // The device has lost the pages already. It is told so that it changes its own mapping of code and
-    // forgets orphans.
-    let tell = vm.orphaned() || taken.values().any(Mapping::executes);
+    // The device has lost the pages already. It is told so that it changes areas of its own and forgets
+    // orphans.
+    let tell = vm.orphaned() || taken.values().any(Mapping::has_area);
     let call = tell
         .then(|| gpu.send(order, command, Keep::Nothing).ok())
         .flatten();

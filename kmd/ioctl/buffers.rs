@@ -25,7 +25,7 @@ pub(super) fn create(dev: &TallyDevice, file: &drm::File<TallyFile>, arg: &mut B
     let NewBuffer { size, flags } = NewBuffer::try_from(&*arg)?;
     let inner = file.inner();
     let account = inner.account().clone();
-    let args = BoArgs {
+    let args = BoArgs::Own {
         account,
         flags,
         creator: inner.id(),

@@ -9,7 +9,8 @@
 //! A device that is given addresses may use the pages until it has answered. A device that is a process of
 //! this machine sees them through the VM's file: its page faults look a page up here and map it, under the
 //! lock under which bindings change. Pages that are unbound are unmapped from that process under the same
-//! lock, and freed afterwards.
+//! lock, and freed afterwards. Memory of other drivers is not shown by page faults: the process maps the range
+//! once more, which makes it one of the exporter's, and once more when it is unbound.
 
 use core::ops::Range;
 
@@ -19,9 +20,9 @@ use kernel::sync::{new_mutex, Arc, Mutex, MutexGuard, SetOnce};
 use tally_uapi::PAGE_SIZE;
 
 use crate::account::Charge;
-use crate::buffer::BoData;
+use crate::buffer::{BoData, ForeignBo};
 use crate::raw::pages::{zeros, NullPages, Part, PinnedBo, PinnedUser, UserPages};
-use crate::raw::space::{self, Shown, Space};
+use crate::raw::space::{self, Elsewhere, Shown, Space};
 use crate::request::Access;
 
 /// The bindings of a VM.
@@ -79,13 +80,19 @@ impl Mapping {
         self.end
     }
 
-    /// Whether the device may execute its content.
-    pub(crate) fn executes(&self) -> bool {
-        self.access.executes()
+    /// Whether a device that maps the VM's file has an area of its own for it: for code, and for memory of another
+    /// driver.
+    pub(crate) fn has_area(&self) -> bool {
+        self.access.executes() || matches!(self.backing, Backing::Foreign(_))
     }
 
-    /// The page at `va` of a mapping that begins at `start`, as the VM's file shows it.
-    fn shown(&self, start: u64, va: u64) -> Result<Shown, Missing> {
+    /// Whether nothing can be cut from its start: a process maps it, and cannot map the rest by itself.
+    fn stays_whole(&self) -> bool {
+        matches!(&self.backing, Backing::Foreign(bo) if bo.mapped().is_none() && bo.foreign().only_from_start())
+    }
+
+    /// The page at `va` of a mapping that begins at `start`, as the VM's file shows it, if it does.
+    fn shown(&self, start: u64, va: u64) -> Result<Option<Shown>, Missing> {
         let part = Part {
             index: self.from + (va - start) / PAGE_SIZE,
             first: self.from,
@@ -93,21 +100,22 @@ impl Mapping {
             write: self.access.writes(),
             execute: self.access.executes(),
         };
-        match &self.backing {
-            Backing::Bo(bo) => Ok(bo.shown(part)),
-            Backing::Pinned(user) => Ok(user.shown(part)),
+        Ok(Some(match &self.backing {
+            Backing::Bo(bo) => bo.shown(part),
+            Backing::Pinned(user) => user.shown(part),
+            Backing::Foreign(_) => return Ok(None),
             Backing::Null(Some(null)) => match &null.pages {
                 Some(pages) => {
                     let missing = || Missing {
                         null: null.clone(),
                         index: part.index,
                     };
-                    pages.shown(part).ok_or_else(missing)
+                    pages.shown(part).ok_or_else(missing)?
                 }
-                None => Ok(zeros(part)),
+                None => zeros(part),
             },
-            Backing::User(_) | Backing::Null(None) => Ok(zeros(part)),
-        }
+            Backing::User(_) | Backing::Null(None) => zeros(part),
+        }))
     }
 }
 
@@ -126,6 +134,8 @@ pub(crate) enum Backing {
     User(#[expect(dead_code, reason = "kept, not read")] Arc<UserPages>),
     /// Pages of a process, for a device that maps them through the VM's file.
     Pinned(Arc<PinnedUser>),
+    /// A buffer of another driver.
+    Foreign(Arc<ForeignBo>),
     /// Memory that no buffer owns. None if it is read only, and so always zero.
     Null(Option<Arc<Null>>),
 }
@@ -224,10 +234,11 @@ impl space::Bound for Bindings {
                 return false;
             };
             let missing = match mapping.shown(start, va) {
-                Ok(shown) => {
+                Ok(Some(shown)) => {
                     show(&shown);
                     return true;
                 }
+                Ok(None) => return false,
                 Err(missing) => missing,
             };
             // Memory is allocated without the lock, since that may wait.
@@ -241,6 +252,20 @@ impl space::Bound for Bindings {
                 return false;
             }
         }
+    }
+
+    fn foreign(&self, range: &Range<u64>) -> Option<Elsewhere> {
+        let maps = self.maps.lock();
+        let start = overlap(&maps.tree, range)?;
+        let mapping = maps.tree.get(&start)?;
+        let Backing::Foreign(bo) = &mapping.backing else {
+            return None;
+        };
+        (start <= range.start && range.end <= mapping.end).then(|| Elsewhere {
+            foreign: bo.foreign().clone(),
+            page: mapping.from + (range.start - start) / PAGE_SIZE,
+            write: mapping.access.writes(),
+        })
     }
 }
 
@@ -305,12 +330,18 @@ impl Edit<'_> {
     /// Removes the mappings in `range`; `cost` is called for the charge of each mapping that a cut creates.
     ///
     /// # Errors
-    /// ENOMEM, and those of `cost`; then nothing has changed.
+    /// EOPNOTSUPP: what would be left of a mapping cannot be mapped by itself. ENOMEM, and those of `cost`; then
+    /// nothing has changed.
     pub(crate) fn take(
         &mut self,
         range: &Range<u64>,
         cost: impl Fn() -> Result<Charge>,
     ) -> Result<RBTree<u64, Mapping>> {
+        let last = range.end - 1..range.end;
+        let at_end = overlap(&self.maps.tree, &last).and_then(|at| self.maps.tree.get(&at));
+        if at_end.is_some_and(|it| it.end > range.end && it.stays_whole()) {
+            return Err(EOPNOTSUPP);
+        }
         let taken = take(&mut self.maps.tree, range, || cost().map(Some))?;
         zap(self.space, range);
         Ok(taken)

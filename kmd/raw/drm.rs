@@ -10,8 +10,10 @@ use kernel::device::{AsBusDevice, Bound, Device, DeviceContext, Normal};
 use kernel::drm;
 use kernel::drm::gem::{shmem, DriverObject, IntoGEMObject};
 use kernel::prelude::*;
-use kernel::sync::SetOnce;
+use kernel::sync::aref::ARef;
+use kernel::sync::{Arc, SetOnce};
 
+use super::foreign::Foreign;
 use super::pages;
 
 // The empty structs that bindgen makes inside kernel structs depend on the configuration only.
@@ -41,6 +43,17 @@ pub(crate) trait Buffer:
     fn tables() -> &'static Tables<Self>;
     /// Whether `client`, or an unknown one if `None`, may do more than read.
     fn may_write(&self, client: Option<&FileOf<Self>>) -> bool;
+    /// A buffer for memory of another driver, for which [`Buffer::foreign`] then answers that memory. Called
+    /// with locks of the DRM core's held, for which imports and exports of all clients wait.
+    ///
+    /// # Errors
+    /// EINVAL, EOPNOTSUPP: such memory cannot be used. ENOMEM.
+    fn import(
+        drm: &drm::Device<Self::Driver>,
+        foreign: Arc<Foreign>,
+    ) -> Result<ARef<shmem::Object<Self>>>;
+    /// The memory of another driver that the buffer stands for. None: it has pages of its own.
+    fn foreign(&self) -> Option<&Arc<Foreign>>;
 }
 
 /// The clients of a buffer's driver.
@@ -131,6 +144,7 @@ pub(crate) struct Tables<B> {
     files: Patched<bindings::file_operations>,
     buffers: Patched<bindings::drm_gem_object_funcs>,
     private_buffers: Patched<bindings::drm_gem_object_funcs>,
+    foreign_buffers: Patched<bindings::drm_gem_object_funcs>,
     areas: Patched<bindings::vm_operations_struct>,
     _of: PhantomData<fn(B)>,
 }
@@ -143,6 +157,7 @@ impl<B> Tables<B> {
             files: Patched(SetOnce::new()),
             buffers: Patched(SetOnce::new()),
             private_buffers: Patched(SetOnce::new()),
+            foreign_buffers: Patched(SetOnce::new()),
             areas: Patched(SetOnce::new()),
             _of: PhantomData,
         }
@@ -152,8 +167,8 @@ impl<B> Tables<B> {
 /// Replaces the C vtable of a device that is not registered yet by a copy with changes
 /// that the abstraction cannot express:
 ///
-/// - no import of foreign buffers and no dumb buffers: both would make bare C
-///   objects, which `lookup_handle` would then take for one of our buffers;
+/// - imports of foreign buffers by a function of our own, and no dumb buffers: the helper's
+///   functions make bare C objects, which `lookup_handle` would then take for one of our buffers;
 /// - fdinfo;
 /// - sync objects, whose ioctls are the DRM core's;
 /// - mmap of parts of buffers.
@@ -170,6 +185,7 @@ pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) 
         ..unsafe { *original.fops }
     });
     let driver = B::tables().driver.get_or(|| bindings::drm_driver {
+        gem_prime_import: Some(import::<B>),
         gem_prime_import_sg_table: None,
         dumb_create: None,
         driver_features: original.driver_features
@@ -186,6 +202,72 @@ pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) 
     if unsafe { tally_huge_pages(raw) } != 0 {
         pr_info!("no huge pages for buffers\n");
     }
+}
+
+/// The buffer of a dma-buf.
+///
+/// # Safety
+/// Only the DRM core may call this, with a device of the driver whose buffers are `B`, and a dma-buf.
+unsafe extern "C" fn import<B: Buffer>(
+    drm: *mut bindings::drm_device,
+    buf: *mut bindings::dma_buf,
+) -> *mut bindings::drm_gem_object {
+    // SAFETY: the core passes both.
+    unsafe {
+        if bindings::drm_gem_is_prime_exported_dma_buf(drm, buf) {
+            // One of ours: the core finds the buffer itself.
+            return bindings::drm_gem_prime_import(drm, buf);
+        }
+        let imported = Foreign::of(buf).and_then(|foreign| {
+            let bo = B::import(drm::Device::from_raw(drm), foreign)?;
+            patch_foreign(&bo)?;
+            Ok(bo)
+        });
+        match imported {
+            // The core takes the reference.
+            Ok(bo) => ARef::into_raw(bo).as_ref().as_raw(),
+            Err(error) => error.to_ptr(),
+        }
+    }
+}
+
+/// Has a new buffer stand for memory of another driver, and gives it functions that never look for pages of its
+/// own. When it is exported, the core passes on the dma-buf that it was imported from.
+fn patch_foreign<B: Buffer>(bo: &shmem::Object<B>) -> Result {
+    let raw = bo.as_raw();
+    let foreign = bo.foreign().ok_or(EINVAL)?;
+    let funcs = B::tables()
+        .foreign_buffers
+        .get_or(|| bindings::drm_gem_object_funcs {
+            export: Some(refuse_export),
+            mmap: Some(mmap::<B>),
+            pin: None,
+            unpin: None,
+            get_sg_table: None,
+            vmap: None,
+            vunmap: None,
+            vm_ops: core::ptr::null(),
+            // SAFETY: the abstraction has set it, to a constant.
+            ..unsafe { *(*raw).funcs }
+        });
+    // SAFETY: the buffer has no handle yet, so no other thread uses it; the table is static. `bo` keeps
+    // `foreign` until it is freed, after the core has released it.
+    unsafe {
+        (*raw).funcs = funcs;
+        foreign.adopt(raw);
+    }
+    Ok(())
+}
+
+/// A dma-buf of a buffer that stands for another one. The core never asks for it, as long as the buffer has a handle.
+///
+/// # Safety
+/// Any arguments will do.
+unsafe extern "C" fn refuse_export(
+    _obj: *mut bindings::drm_gem_object,
+    _flags: c_int,
+) -> *mut bindings::dma_buf {
+    EINVAL.to_ptr()
 }
 
 /// The client's part of its fdinfo.
@@ -289,5 +371,10 @@ unsafe extern "C" fn mmap<B: Buffer>(
         }
     }
     // SAFETY: the core passes an area to be set up, of a file through which `bo` is mapped.
-    unsafe { pages::map_all(bo, vma) }
+    unsafe {
+        match bo.foreign() {
+            Some(foreign) => foreign.map_object(obj, vma),
+            None => pages::map_all(bo, vma),
+        }
+    }
 }

@@ -210,7 +210,7 @@ impl PinnedWord {
     /// The word at `offset`.
     ///
     /// # Errors
-    /// EINVAL: beyond the buffer, or not aligned. ENOMEM. EINTR: killed.
+    /// EINVAL: beyond the buffer, or not aligned, or the buffer has no pages of its own. ENOMEM. EINTR: killed.
     pub(crate) fn new<B: DriverObject>(bo: &shmem::Object<B>, offset: u64) -> Result<Self> {
         let offset = usize::try_from(offset).map_err(|_| EINVAL)?;
         // SAFETY: a live object.

@@ -4,6 +4,7 @@
 
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use kernel::bindings;
@@ -13,6 +14,8 @@ use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
+
+use super::foreign::Foreign;
 
 /// `struct tally_shown` of the shim: the memory that is bound at a page.
 #[repr(C)]
@@ -60,6 +63,19 @@ pub(crate) trait Bound: Send + Sync + 'static {
     /// Calls `show` with the memory that is bound at the page at `va`; it stays bound until `show` has returned.
     /// False if nothing is bound, or there is no memory for it. Called with a process's mmap lock held.
     fn with_page(&self, va: u64, show: &mut dyn FnMut(&Shown)) -> bool;
+    /// The memory of another driver that one mapping has in the whole of a range. Called with a process's mmap
+    /// lock held.
+    fn foreign(&self, range: &Range<u64>) -> Option<Elsewhere>;
+}
+
+/// Memory of another driver that is bound.
+pub(crate) struct Elsewhere {
+    /// The memory.
+    pub(crate) foreign: Arc<Foreign>,
+    /// The page of it that is wanted first.
+    pub(crate) page: u64,
+    /// Whether the device may write.
+    pub(crate) write: bool,
 }
 
 /// Kernel memory that processes can map.
@@ -287,7 +303,31 @@ unsafe extern "C" fn mmap<B: Bound>(
         return error.to_errno();
     }
     // SAFETY: as the contract of this function requires.
-    if unsafe { (*vma).vm_pgoff } != 0 {
+    let start = (unsafe { (*vma).vm_pgoff } as u64) << PAGE.trailing_zeros();
+    let end = start.saturating_add((area.end() - area.start()) as u64);
+    // An area with more access than the binding is for what was bound there before.
+    let elsewhere = view
+        .bound
+        .foreign(&(start..end))
+        .filter(|it| !area.executable() && (it.write || !area.writable()));
+    if let Some(Elsewhere {
+        foreign,
+        page,
+        write,
+    }) = elsewhere
+    {
+        if !write {
+            if let Err(error) = area.try_clear_maywrite() {
+                return error.to_errno();
+            }
+        }
+        area.set_dontcopy();
+        // Only its exporter may map its pages. The area is the exporter's then, and nothing here takes pages away
+        // from it: the process has to map this file anew.
+        // SAFETY: as the contract of this function requires.
+        return unsafe { foreign.map_area(vma, page) };
+    }
+    if start != 0 {
         // SAFETY: the area is being set up, so this file chooses its flags and operations.
         unsafe {
             tally_space_map(vma);

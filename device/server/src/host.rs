@@ -2,7 +2,7 @@
 //! The front end for this machine: the device as a process beside the driver, over the driver's host device
 //! (`device/SPEC.md`, chapter 17).
 
-mod code;
+mod areas;
 mod device;
 
 use std::io;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Other drivers of the kernel: the software fences of debugfs (sw_sync), and vgem.
+//! Other drivers of the kernel: the software fences of debugfs (sw_sync), vgem, udmabuf and dma heaps.
 
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -114,4 +114,61 @@ pub fn sync_file_of(dma_buf: RawFd) -> OwnedFd {
     ioctl(dma_buf, 0xc008_6202, &mut arg);
     // SAFETY: made for us.
     unsafe { OwnedFd::from_raw_fd(arg.fd) }
+}
+
+#[repr(C)]
+struct UdmabufCreate {
+    memfd: u32,
+    flags: u32,
+    offset: u64,
+    size: u64,
+}
+
+#[repr(C)]
+struct HeapAllocation {
+    len: u64,
+    fd: u32,
+    fd_flags: u32,
+    heap_flags: u64,
+}
+
+/// A dma-buf of the pages of a memfd, by udmabuf, and the memfd. None on a kernel without udmabuf.
+pub fn udmabuf(pages: u64) -> Option<(OwnedFd, OwnedFd)> {
+    let driver = OpenOptions::new().read(true).write(true).open("/dev/udmabuf").ok()?;
+    let flags = libc::MFD_ALLOW_SEALING | libc::MFD_CLOEXEC;
+    // SAFETY: a name, and numbers; the file is new.
+    let memory = unsafe {
+        let memory = OwnedFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), flags));
+        assert_eq!(libc::ftruncate(memory.as_raw_fd(), (pages * PAGE) as i64), 0);
+        let seal = libc::F_SEAL_SHRINK;
+        assert_eq!(libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seal), 0);
+        memory
+    };
+    let memfd = memory.as_raw_fd() as u32;
+    // UDMABUF_FLAGS_CLOEXEC.
+    let mut arg = UdmabufCreate { memfd, flags: 1, offset: 0, size: pages * PAGE };
+    // SAFETY: udmabuf's struct and number; it answers a new descriptor.
+    let buf = unsafe {
+        let buf = libc::ioctl(driver.as_raw_fd(), 0x4018_7542u32 as libc::Ioctl, &mut arg);
+        assert!(buf >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(buf)
+    };
+    Some((buf, memory))
+}
+
+/// A dma-buf of the system's dma heap. None on a kernel without it.
+pub fn heap_buffer(pages: u64, writable: bool) -> Option<OwnedFd> {
+    let heap = OpenOptions::new().read(true).open("/dev/dma_heap/system").ok()?;
+    let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
+    let fd_flags = (access | libc::O_CLOEXEC) as u32;
+    let mut arg = HeapAllocation { len: pages * PAGE, fd: 0, fd_flags, heap_flags: 0 };
+    ioctl(heap.as_raw_fd(), 0xc018_4800, &mut arg);
+    // SAFETY: made for us.
+    Some(unsafe { OwnedFd::from_raw_fd(arg.fd as i32) })
+}
+
+/// The number of udmabufs in the machine.
+pub fn udmabufs() -> usize {
+    let text = std::fs::read_to_string("/sys/kernel/debug/dma_buf/bufinfo").expect("debugfs");
+    text.lines().filter(|line| line.split_whitespace().any(|word| word == "udmabuf")).count()
 }

@@ -26,6 +26,7 @@ mod fuzz;
 mod half;
 mod host;
 mod hostile;
+mod imports;
 mod liars;
 mod life;
 mod notifies;
@@ -67,7 +68,7 @@ macro_rules! tests {
 const TESTS: &[Test] = tests! {
     rejections: must_be_zero unknown_handles_and_ids queries_are_checked buffers_are_checked
         address_spaces_are_checked bindings_are_checked queues_are_checked waits_are_checked orphaned_ranges_are_checked
-        numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
+        numbers_beyond_the_last_are_refused structs_may_be_shorter dumb_buffers_are_refused;
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle tools_see_each_buffer_once
         memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
@@ -103,6 +104,11 @@ const TESTS: &[Test] = tests! {
     primes: another_driver_keeps_a_buffer fences_of_a_shared_buffer_are_followed
         private_buffers_are_not_for_other_drivers another_driver_keeps_a_buffer_without_its_device
         importers_are_killed;
+    imports: udmabufs_are_copied_to_and_from vgem_buffers_are_copied_to_and_from
+        heap_buffers_are_copied_to_and_from an_import_is_the_same_buffer imports_are_checked
+        read_only_imports_are_only_read imports_outlive_their_files_and_makers
+        importers_are_killed an_import_ends_while_a_command_uses_it fences_of_imports_are_not_waited_for
+        imports_are_bound_again an_import_ends_with_its_device another_gpu_has_a_buffer;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;

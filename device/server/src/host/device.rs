@@ -15,7 +15,7 @@ use tally_uapi::host::{Area, INTERRUPT, Ioctl, PATH, Start, VmFile, WAITERS_OFFS
 use tally_uapi::{PAGE_SIZE, regs};
 use zerocopy::IntoBytes;
 
-use super::code::Code;
+use super::areas::Areas;
 use crate::machine::{Machine, View, VmMemory};
 
 /// The open host device, with the memory that is shared with the driver.
@@ -151,15 +151,15 @@ impl Machine for HostDevice {
         self.call(&mut request)?;
         // SAFETY: the driver has just made it for us.
         let file = unsafe { OwnedFd::from_raw_fd(request.fd) };
-        Ok(Box::new(Space { file, code: Code::new(self.max_mappings) }))
+        Ok(Box::new(Space { file, areas: Areas::new(self.max_mappings) }))
     }
 }
 
 /// The memory of a VM: its file, in which the driver shows the bound pages. The engine process needs orders
-/// only for code, where it maps the file for execution.
+/// only for code, where it maps the file for execution, and for memory of other drivers, where it maps the file anew.
 struct Space {
     file: OwnedFd,
-    code: Code,
+    areas: Areas,
 }
 
 impl VmMemory for Space {
@@ -172,19 +172,22 @@ impl VmMemory for Space {
     }
 
     fn begin(&mut self, window: &Range<u64>) -> Vec<Piece> {
-        vec![self.code.begin(window)]
+        vec![self.areas.begin(window)]
     }
 
     fn map(&mut self, range: &Range<u64>, command: &Command) -> Result<Vec<Piece>, u32> {
         let [_, _, list, count, ..] = command.args;
-        if list != 0 || count != 0 || command.flags & map_flag::EXECUTE == 0 {
+        if list != 0 || count != 0 || command.flags & map_flag::NULL != 0 {
             return Err(answer_status::INVALID);
         }
-        self.code.add(range).map(|piece| vec![piece]).ok_or(answer_status::NO_SPACE)
+        // Code is read, too; other memory has the access of its binding.
+        let executes = command.flags & map_flag::EXECUTE != 0;
+        let access = command.flags | if executes { map_flag::READ } else { 0 };
+        self.areas.add(range, access).map(|piece| vec![piece]).ok_or(answer_status::NO_SPACE)
     }
 
     fn unmap(&mut self, range: &Range<u64>) -> Vec<Piece> {
-        self.code.remove(range)
+        self.areas.remove(range)
     }
 
     fn covers(&self, _: u64, _: u64, _: u32) -> bool {
