@@ -54,7 +54,8 @@ fn memory_goes_out_and_comes_in_as_a_file() {
     let mut types = OPAQUE;
     types.set(DMA_BUF, ze::on_kernel_lane());
     assert_eq!(properties.memoryAllocationExportTypes, types);
-    assert_eq!(properties.memoryAllocationImportTypes, types);
+    // Those of other drivers of the kernel come in on both lanes.
+    assert_eq!(properties.memoryAllocationImportTypes, OPAQUE | DMA_BUF);
     let first = for_export(&gpu, 10_000);
     let file = file_of(&gpu, first);
     let second = imported(&gpu, 10_000, file.as_raw_fd()).expect("its file");

@@ -337,11 +337,11 @@ api! {
         let out = call.properties(pExternalMemoryProperties, "pExternalMemoryProperties")?;
         let (stype, pNext) = (out.stype, out.pNext);
         *out = ze_device_external_memory_properties_t { stype, pNext, ..Default::default() };
-        let types = external::types(device);
-        out.memoryAllocationImportTypes = types;
-        out.memoryAllocationExportTypes = types;
-        out.imageImportTypes = types;
-        out.imageExportTypes = types;
+        let (import, export) = (external::imported_types(device), external::exported_types(device));
+        out.memoryAllocationImportTypes = import;
+        out.memoryAllocationExportTypes = export;
+        out.imageImportTypes = import;
+        out.imageExportTypes = export;
         Ok(())
     }
 

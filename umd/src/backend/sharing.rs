@@ -54,7 +54,7 @@ pub trait Watcher: Send + Sync {
 
 /// Exports, imports, and watches of cells that other processes signal or wait for.
 pub trait Sharing: Ioctls {
-    /// Whether the files of buffers are DMA-BUFs.
+    /// Whether the files of exported buffers are DMA-BUFs.
     fn has_dma_bufs(&self) -> bool {
         false
     }
@@ -77,10 +77,10 @@ pub trait Sharing: Ioctls {
         Err(Errno::NotSupported)
     }
 
-    /// A handle for a buffer of another process (PRIME_FD_TO_HANDLE).
+    /// A handle for a buffer of another process, or for a DMA-BUF of a driver of the kernel (PRIME_FD_TO_HANDLE).
     ///
     /// # Errors
-    /// EINVAL: the file is not an exported buffer. EOPNOTSUPP.
+    /// EINVAL: the file is not an exported buffer. ENOSPC. EOPNOTSUPP.
     fn bo_import(&self, _bo: SharedBo) -> Result<u32> {
         Err(Errno::NotSupported)
     }

@@ -3,11 +3,12 @@
 //! memory that the application imports into the driver.
 //!
 //! A file of the embedded lane is a memfd whose size is sealed; one of the kernel lane is a DMA-BUF.
+//! Both lanes import DMA-BUFs of other drivers of the kernel.
 //! An import keeps a copy of the descriptor: the application still owns its own.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_ze::*;
@@ -20,15 +21,24 @@ use crate::core::driver::Driver;
 use crate::error::{Error, Result};
 use crate::vm::Source;
 
-/// The kinds of files that a device's memory can be imported from and exported as.
-pub fn types(device: &Device) -> ze_external_memory_type_flags_t {
+/// The kinds of files that a device's memory can be imported from.
+pub fn imported_types(device: &Device) -> ze_external_memory_type_flags_t {
+    let mut types = exported_types(device);
+    types.set(DMA_BUF, device.can_share());
+    types
+}
+
+/// The kinds of files that a device's memory can be exported as.
+pub fn exported_types(device: &Device) -> ze_external_memory_type_flags_t {
     use ze_external_memory_type_flags_t as flag;
     let mut types = flag::empty();
     types.set(flag::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD, device.can_share());
-    let dma_bufs = device.can_share() && device.backend().has_dma_bufs();
-    types.set(flag::ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF, dma_bufs);
+    types.set(DMA_BUF, device.can_share() && device.backend().has_dma_bufs());
     types
 }
+
+const DMA_BUF: ze_external_memory_type_flags_t =
+    ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
 
 api! {
     /// The function of Intel's driver for memory of the application that the device will use often.
@@ -130,8 +140,11 @@ pub(super) fn check(extensions: &Extensions) -> Result {
     Ok(())
 }
 
-fn check_type(context: &Context, flags: ze_external_memory_type_flags_t) -> Result {
-    let types = types(context.device());
+/// Checks that `flags` is one of `types`.
+fn check_type(
+    types: ze_external_memory_type_flags_t,
+    flags: ze_external_memory_type_flags_t,
+) -> Result {
     if types.is_empty() {
         return Err(Error::unsupported("pNext: the system has no files for memory"));
     }
@@ -144,11 +157,11 @@ fn check_type(context: &Context, flags: ze_external_memory_type_flags_t) -> Resu
 /// The source of the memory.
 pub(in crate::api) fn source(extensions: &Extensions, context: &Context) -> Result<Source> {
     if let Some((file, flags)) = extensions.import {
-        check_type(context, flags)?;
+        check_type(imported_types(context.device()), flags)?;
         return Ok(Source::File(duplicate(file)?));
     }
     let Some(flags) = extensions.export else { return Ok(Source::New) };
-    check_type(context, flags)?;
+    check_type(exported_types(context.device()), flags)?;
     Ok(Source::ForExport)
 }
 
@@ -159,7 +172,16 @@ fn duplicate(file: c_int) -> Result<OwnedFd> {
     }
     // SAFETY: not negative, and only duplicated, which fails for a number that is not an open file.
     let borrowed = unsafe { BorrowedFd::borrow_raw(file) };
-    borrowed.try_clone_to_owned().map_err(|_| bad())
+    let copy = borrowed.try_clone_to_owned().map_err(|_| bad())?;
+    // SAFETY: asks about our own descriptor.
+    let flags = unsafe { libc::fcntl(copy.as_raw_fd(), libc::F_GETFL) };
+    // The memory of an allocation can be written.
+    if flags < 0 || flags & libc::O_ACCMODE != libc::O_RDWR {
+        return Err(Error::invalid(format!(
+            "pNext->fd: {file} is not open for reading and writing"
+        )));
+    }
+    Ok(copy)
 }
 
 /// Fills a structure that asks for the file of an allocation or an image, whose buffer is `bo` if it can be
@@ -172,7 +194,7 @@ pub(in crate::api) fn answer(
 ) -> Result {
     let Some(out) = link.get_mut::<ze_external_memory_export_fd_t>() else { return Ok(()) };
     call.flags(out.flags.has_unknown(), "pNext->flags")?;
-    check_type(context, out.flags)?;
+    check_type(exported_types(context.device()), out.flags)?;
     let Some(bo) = bo else {
         return Err(Error::invalid(
             "pNext: the memory was not made with ze_external_memory_export_desc_t",

@@ -214,7 +214,11 @@ impl Node {
             Ok(()) => Ok(arg.handle),
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Err(Errno::NoMemory),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(Errno::NoDevice),
-            // It belongs to another device, or is not a DMA-BUF.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => Err(Errno::NoSpace),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err(Errno::NotSupported)
+            }
+            // It is no DMA-BUF.
             Err(_) => Err(Errno::Invalid),
         }
     }

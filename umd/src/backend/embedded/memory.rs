@@ -57,7 +57,7 @@ enum Pages {
     /// A whole backing. `sealed_later`: other processes may only read it once it was exported.
     Own { backing: Backing, sealed_later: bool },
     /// Memory of another process, from an offset on.
-    Elsewhere { backing: Backing, offset: u64, read_only: bool },
+    Elsewhere { backing: Backing, offset: u64, read_only: bool, is_dma_buf: bool },
 }
 
 impl Memory {
@@ -163,35 +163,53 @@ impl Memory {
     }
 }
 
-/// Imports memory of another process.
+/// Imports memory of another process, or of a driver of the kernel.
 ///
 /// # Errors
 /// EINVAL: the file could become shorter, or is too short already.
 pub(super) fn import(bo: SharedBo) -> Result<Extent> {
     let SharedBo { file, offset, size, read_only } = bo;
     let end = offset.checked_add(size).ok_or(Errno::Invalid)?;
+    let is_dma_buf = is_dma_buf(&file);
     let sound = size != 0
         && size.is_multiple_of(PAGE_SIZE)
         && offset.is_multiple_of(PAGE_SIZE)
-        && has_sealed(&file, end);
+        && (is_dma_buf || is_sealed(&file))
+        && end <= length(&file);
     if !sound {
         return Err(Errno::Invalid);
     }
     let backing = Backing::File(file);
-    Ok(Extent { pages: Pages::Elsewhere { backing, offset, read_only }, size, counted: None })
+    let pages = Pages::Elsewhere { backing, offset, read_only, is_dma_buf };
+    Ok(Extent { pages, size, counted: None })
 }
 
-/// Whether a file has `size` bytes and cannot become shorter.
-fn has_sealed(file: &OwnedFd, size: u64) -> bool {
-    // SAFETY: system calls that ask about a descriptor that we own; the struct is valid when zero.
-    let (seals, bytes) = unsafe {
+/// Whether a file can never become shorter.
+fn is_sealed(file: &OwnedFd) -> bool {
+    // SAFETY: asks about a descriptor that we own.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
+}
+
+/// Whether a file is a DMA-BUF of the kernel's. Its size never changes.
+fn is_dma_buf(file: &OwnedFd) -> bool {
+    /// DMA_BUF_MAGIC of `linux/magic.h`.
+    const MAGIC: libc::__fsword_t = 0x444d_4142;
+    // SAFETY: asks about a descriptor that we own; the struct is valid when zero.
+    unsafe {
+        let mut system: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &mut system) == 0 && system.f_type == MAGIC
+    }
+}
+
+/// The size of a file in bytes; 0 if it is unknown.
+fn length(file: &OwnedFd) -> u64 {
+    // SAFETY: asks about a descriptor that we own; the struct is valid when zero.
+    unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
-        let fd = file.as_raw_fd();
-        let known = libc::fstat(fd, &mut stat) == 0;
-        (libc::fcntl(fd, libc::F_GET_SEALS), if known { stat.st_size } else { 0 })
-    };
-    let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
-    is_sealed && u64::try_from(bytes).is_ok_and(|bytes| size <= bytes)
+        let known = libc::fstat(file.as_raw_fd(), &mut stat) == 0;
+        if known { stat.st_size.try_into().unwrap_or(0) } else { 0 }
+    }
 }
 
 /// Whether buffers are in files here, which can be passed to other processes.
@@ -228,7 +246,7 @@ impl Extent {
                 }
                 Ok(SharedBo { file, offset: 0, size, read_only })
             }
-            Pages::Elsewhere { backing, offset, read_only } => {
+            Pages::Elsewhere { backing, offset, read_only, .. } => {
                 let (file, offset, read_only) = (backing.file()?, *offset, *read_only);
                 Ok(SharedBo { file, offset, size, read_only })
             }
@@ -238,9 +256,13 @@ impl Extent {
     /// Maps a part.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM. EOPNOTSUPP: a part of a DMA-BUF that is not its beginning, of which some drivers of the kernel (those
+    /// that use its shmem helper) map other pages than those that were asked for.
     pub(super) fn map(&self, part: Part) -> Result<NonNull<u8>> {
         let (backing, from) = match &self.pages {
+            Pages::Elsewhere { offset, is_dma_buf: true, .. } if offset + part.offset != 0 => {
+                return Err(Errno::NotSupported);
+            }
             Pages::Pool { pool, offset, .. } => (&pool.backing, *offset),
             Pages::Own { backing, .. } => (backing, 0),
             Pages::Elsewhere { backing, offset, .. } => (backing, *offset),
