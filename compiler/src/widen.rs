@@ -21,7 +21,8 @@
 //! fewer items: the function for such rows ([`Rows`]) begins with the mask of the items that exist.
 //!
 //! Widening is never required: a kernel that it refuses is built in scalar form. If no item waits, the
-//! remaining items of a row behind the last whole vector run in scalar form too.
+//! remaining items of a row behind the last whole vector run in scalar form too, unless rows are so short
+//! that these are most of the work: then such a function is worth its time to build ([`Uneven::suits`]).
 
 mod atomics;
 mod blocks;
@@ -193,17 +194,18 @@ fn widen_for(
     let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());
     drop(insts);
     let private: u64 = source.variables.iter().map(|variable| variable.size).sum();
-    let may_be_uneven = together && private <= MAX_UNEVEN_PRIVATE_BYTES;
+    let may_be_uneven = private <= MAX_UNEVEN_PRIVATE_BYTES;
     // Two functions, for rows that are whole and for those that are not.
     let has_both = may_be_uneven && kernel.required_group_size.is_none();
-    // If items do not communicate, the remaining ones run one at a time.
+    let gains = Uneven { lanes, least_row: least_row(lanes), one_row: subgroups, together };
     let rows = match kernel.required_group_size {
-        Some([row, rows, planes]) if together && !row.is_multiple_of(lanes) => {
-            let one_row = (rows, planes) == (1, 1);
-            if !may_be_uneven || row < least_row(lanes) || (subgroups && !one_row) {
-                return Err(Refusal::new("rows of a group that fill no vectors"));
+        Some(group @ [row, ..]) if !row.is_multiple_of(lanes) => {
+            match may_be_uneven && gains.suits(group) {
+                true => Rows::Any,
+                // If items do not communicate, the remaining ones run one at a time.
+                false if !together => Rows::Whole,
+                false => return Err(Refusal::new("rows of a group that fill no vectors")),
             }
-            Rows::Any
         }
         _ if form == Some(Form::Uneven) => match has_both {
             true => Rows::Any,
@@ -214,7 +216,7 @@ fn widen_for(
     let mut way = Way::new(module, &source, rows, &steps)?;
     // Copies of code are no more to wait for.
     let (long, waits) = (is_long(&source), waits_for_itself(module, &source, &way));
-    if !together && whole::run(module, &mut source, &way) {
+    if !together && rows == Rows::Whole && whole::run(module, &mut source, &way) {
         way = Way::new(module, &source, rows, &steps)?;
     }
     let write = |module: Module, way: &Way, lanes: u32, rows: Rows| {
@@ -246,12 +248,13 @@ fn widen_for(
     if twice
         && room
         && !together
+        && rows == Rows::Whole
         && waits
         && let Ok((both, function, _)) = write(module.clone(), &way, 2 * lanes, rows)
     {
         (module, double) = (both, Some(function));
     }
-    if has_both && form.is_none() {
+    if has_both && together && form.is_none() {
         let way = Way::new(&module, &source, Rows::Any, &steps)?;
         if let Ok((both, function, _)) = write(module.clone(), &way, lanes, Rows::Any) {
             (module, uneven) = (both, Some(function));
@@ -266,11 +269,7 @@ fn widen_for(
         parting,
     };
     let ids = MOST_IDS / factor;
-    let left_out = (has_both && form == Some(Form::Usual)).then(|| Uneven {
-        lanes,
-        least_row: least_row(lanes),
-        one_row: subgroups,
-    });
+    let left_out = (has_both && form == Some(Form::Usual)).then_some(gains);
     Ok(Widened {
         module,
         function,

@@ -7,7 +7,7 @@ use crate::checks::{Checks, Sites};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -155,14 +155,26 @@ pub struct Uneven {
     pub least_row: u32,
     /// Only groups of one row go in vectors.
     pub one_row: bool,
+    /// All work-items of a group run in one form, since they wait for each other. Otherwise, the usual form
+    /// runs one at a time only those that are left over behind the whole vectors of a row.
+    pub together: bool,
 }
 
 impl Uneven {
-    /// Whether groups of this size are such groups.
+    /// Whether groups of this size are such groups, and the form is worth its time to build. If work-items do
+    /// not wait for each other, it is for groups of several rows where a third of the time is saved: a
+    /// work-item that is left over takes half as long as a vector.
     pub fn suits(&self, [row, rows, planes]: [u32; 3]) -> bool {
+        let one_row = (rows, planes) == (1, 1);
+        let (Some(rest), Some(vectors)) =
+            (row.checked_rem(self.lanes), row.checked_div(self.lanes))
+        else {
+            return false;
+        };
         row >= self.least_row
-            && row.checked_rem(self.lanes).is_some_and(|rest| rest != 0)
-            && (!self.one_row || (rows, planes) == (1, 1))
+            && rest != 0
+            && (!self.one_row || one_row)
+            && (self.together || (!one_row && rest > vectors + 2))
     }
 }
 
@@ -399,4 +411,34 @@ pub struct DebugPlace {
     pub wide: bool,
     /// Index into [`KernelCode::debug`] of the section that it refers to; none for code.
     pub section: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where work-items wait for each other, any uneven row that is long enough needs the form.
+    #[test]
+    fn groups_that_wait_need_the_form_for_all_uneven_rows() {
+        let form = Uneven { lanes: 16, least_row: 4, one_row: false, together: true };
+        for group in [[8, 8, 1], [20, 1, 1], [1000, 1, 1], [4, 1, 1]] {
+            assert!(form.suits(group), "{group:?}");
+        }
+        for group in [[16, 16, 1], [3, 64, 1], [1, 1, 1]] {
+            assert!(!form.suits(group), "{group:?}");
+        }
+        assert!(!Uneven { one_row: true, ..form }.suits([8, 8, 1]));
+    }
+
+    /// Otherwise it is built only for groups whose time is mostly that of what is left over of rows.
+    #[test]
+    fn other_groups_need_the_form_where_little_goes_in_whole_vectors() {
+        let form = Uneven { lanes: 16, least_row: 4, one_row: false, together: false };
+        for group in [[8, 8, 1], [4, 4, 4], [10, 10, 1], [20, 20, 1], [24, 8, 1]] {
+            assert!(form.suits(group), "{group:?}");
+        }
+        for group in [[1000, 1, 1], [20, 1, 1], [17, 8, 1], [100, 4, 1], [32, 8, 1], [3, 64, 1]] {
+            assert!(!form.suits(group), "{group:?}");
+        }
+    }
 }

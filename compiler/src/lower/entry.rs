@@ -51,7 +51,8 @@ pub(super) fn lower(
     let mut text = format!("; kernel {:?}\n", kernel.name);
     let waits = vectors.iter().chain([one]).any(|runner| runner.frame.is_some());
     let entry = if kernel.facts.follows.is_some() { FOLLOWED } else { ENTRY };
-    if vectors.is_empty() || !(subgroups || waits) {
+    let whole = vectors.iter().all(|runner| runner.rows == Rows::Whole);
+    if vectors.is_empty() || (whole && !subgroups && !waits) {
         text += &group(unit, kernel, entry, one, vectors);
     } else {
         let exact = kernel.required_group_size;
@@ -263,12 +264,13 @@ v{lanes}.done:
             "  %x.some = icmp ne i64 {first}, %nx\n  br i1 %x.some, label %x.loop, label %x.done\n"
         ),
     };
+    let rounds = if lanes > 1 { format!(", !llvm.loop !{ONE_ROUND}") } else { String::new() };
     text + &format!(
         "x.loop:
   %x = phi i64 [ {first}, %{from} ], [ %x.next, %x.loop ]
 {item}  %x.next = add nuw nsw i64 %x, {lanes}
   %x.last = icmp eq i64 %x.next, %nx
-  br i1 %x.last, label %x.done, label %x.loop
+  br i1 %x.last, label %x.done, label %x.loop{rounds}
 x.done:
   %y.next = add nuw nsw i64 %y, 1
   %y.last = icmp eq i64 %y.next, %ny

@@ -3,12 +3,13 @@
 //! missing ones have no effect.
 
 use tally_compiler::ir::{Module, Op};
-use tally_compiler::widen::{Rows, widen};
+use tally_compiler::widen::{Rows, widen, widen_in};
+use tally_compiler_protocol::Form;
 
-use crate::diff::{Input, same_in_all};
+use crate::diff::{Input, compare_with, same_in_all};
 use crate::golden::golden;
 use crate::guarded::Guarded;
-use crate::harness::{Arg, Grid, Kernel, clang, module, widths};
+use crate::harness::{Arg, Grid, Kernel, clang, module, targets, widths};
 use crate::widen::{int, ints, wide};
 
 /// Sizes of groups: with a part of a vector in each row, with one item behind whole vectors, shorter
@@ -197,6 +198,70 @@ fn a_required_size_with_uneven_rows_goes_in_vectors() {
     let column = module(&clang::compile_text(&text([1, 64, 1]), &["-O2", "-w"]));
     let refusal = widen(&column, &column.kernels[0], 16).expect_err("one item of a vector");
     assert_eq!(refusal.to_string(), "rows of a group that fill no vectors");
+}
+
+/// Items that do not wait go in vectors too, where rows are short: branches that items take apart, loops that they
+/// leave at different times, private arrays, atomics, and values of several parts.
+#[test]
+fn short_rows_go_in_vectors_without_barriers() {
+    let module = wide(
+        "kernel void apart(global int *out, global const int *in, global int *counts,
+                           global char4 *parts) {
+           size_t x = get_local_id(0), at = get_global_linear_id();
+           int p[4] = {1, 2, 3, 4}, sum = in[at];
+           if (x & 1) sum += 3 * in[at / 2];
+           for (int k = 0; k < (sum & 7); k++) p[(k + x) & 3] += sum;
+           atomic_inc(&counts[sum & 3]);
+           atomic_add(&counts[4], p[0]);
+           parts[at] += (char4)(1, 2, 3, (char)sum);
+           out[at] = p[sum & 3] + (int)get_local_size(0);
+         }",
+    );
+    let kernel = &module.kernels[0];
+    let usual = widen_in(&module, kernel, 16, false, Form::Usual).expect("a plain kernel");
+    let left_out = usual.left_out.expect("it requires no size");
+    assert!(left_out.suits([8, 8, 1]) && !left_out.suits([64, 4, 1]));
+    let runs = GROUPS.iter().chain(&[[8, 8, 1], [20, 20, 1]]).flat_map(|&group| grids(group));
+    let runs = runs.map(|grid| {
+        let n = volume(grid);
+        let counts = ints(5, |_| 0);
+        (grid, vec![ints(n, |_| -1), ints(n, |i| i * 29 % 1013), counts, ints(n, |i| i * 77)])
+    });
+    let runs = runs.collect::<Vec<_>>();
+    same_in_all(&module, "apart", &runs);
+    for target in targets() {
+        let kernel = Kernel::in_form(&module, "apart", &target, Form::Uneven);
+        let kernel = kernel.expect("it has a form for uneven rows");
+        assert_eq!(kernel.code.remark, "");
+        compare_with(&kernel, &module, "apart", &runs).unwrap_or_else(|how| panic!("{how}"));
+    }
+}
+
+/// Such a kernel that requires its size is built for it, unless most of its rows are whole vectors.
+#[test]
+fn a_required_size_with_short_rows_goes_in_vectors_without_barriers() {
+    for (group, rows, lanes) in [
+        ([10, 10, 1], Rows::Any, 16),
+        ([4, 4, 4], Rows::Any, 8),
+        ([8, 8, 1], Rows::Whole, 8),
+        ([100, 1, 1], Rows::Whole, 16),
+    ] {
+        let [x, y, z] = group;
+        let text = format!(
+            "kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))
+             void plain(global int *out) {{
+               size_t at = get_global_linear_id();
+               out[at] = 3 * out[at] + (int)get_local_size(0) * (int)get_local_id(1);
+             }}"
+        );
+        let module = module(&clang::compile_text(&text, &["-O2", "-w"]));
+        let kernel = &module.kernels[0];
+        assert_eq!(tally_compiler::widen::lanes(kernel), lanes, "{group:?}");
+        let widened = widen(&module, kernel, lanes).expect("a plain kernel");
+        assert_eq!((widened.rows, widened.uneven), (rows, None), "{group:?}");
+        let runs = grids(group).map(|grid| (grid, vec![ints(volume(grid), |i| i * 5)]));
+        same_in_all(&module, "plain", &runs);
+    }
 }
 
 /// Masked items access no memory: the memory that the missing items would read and write behind their

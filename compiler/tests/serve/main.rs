@@ -36,7 +36,8 @@ fn spirv() -> Vec<u8> {
             kernel void two(global int *p, local int *q) {
               q[get_local_id(0)] = p[0]; barrier(CLK_LOCAL_MEM_FENCE); p[1] = q[0];
             }
-            kernel void three(global float *p, float x) { p[get_global_id(0)] *= x; }";
+            kernel __attribute__((reqd_work_group_size(16, 1, 1)))
+            void three(global float *p, float x) { p[get_global_id(0)] *= x; }";
         fs::write(&from, source).expect("the target folder is writable");
         let clang = std::env::var("TALLY_CLANG").unwrap_or("clang-22".into());
         let status = Command::new(clang)
@@ -112,7 +113,12 @@ fn a_module_is_described_and_each_kernel_has_code() {
     for kernel in 0..3 {
         let code = module.kernel_code(usual(kernel)).expect("the kernel is good");
         assert!((code.entry as usize) < code.blob.len());
-        assert_eq!(code.uneven.is_some(), kernel == 1, "work-items of the second wait");
+        let together = code.uneven.map(|uneven| uneven.together);
+        let wanted = [Some(false), Some(true), None];
+        assert_eq!(
+            together, wanted[kernel as usize],
+            "the second waits, the third requires a size"
+        );
     }
     assert_eq!(module.kernel_code(usual(3)), Err(CompilerError::NoSuchKernel(3)));
 }
@@ -123,11 +129,12 @@ fn code_for_uneven_rows_is_made_when_it_is_needed() {
     let module = compiler.build(source(spirv())).expect("the process runs");
     let uneven = |kernel| module.kernel_code(CodeId { kernel, form: Form::Uneven });
     // The module is not even built yet.
-    let first = uneven(1).expect("the kernel has a barrier");
+    let first = uneven(1).expect("the kernel requires no group size");
     let usual = module.kernel_code(usual(1)).expect("the kernel is good");
     assert!(first.blob != usual.blob && first.uneven.is_none());
-    assert_eq!(uneven(1), Ok(first), "it is made once");
-    let Err(CompilerError::Refused(log)) = uneven(0) else { panic!("it has no such form") };
+    assert_eq!(uneven(1).as_ref(), Ok(&first), "it is made once");
+    assert_ne!(uneven(0).expect("so does the first").blob, first.blob);
+    let Err(CompilerError::Refused(log)) = uneven(2) else { panic!("it has no such form") };
     assert!(log.contains("no such form"), "{log}");
 }
 

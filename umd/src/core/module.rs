@@ -180,7 +180,10 @@ impl Module {
             code.map(|code| KernelCode::clone(&code))
         };
         let code = (0..kernels).map(|kernel| {
-            let usual = code(kernel, Form::Usual)?;
+            let mut usual = code(kernel, Form::Usual)?;
+            // Where the usual code runs most groups in vectors, a second form of each kernel is not worth the
+            // time to build it.
+            usual.uneven = usual.uneven.filter(|uneven| uneven.together);
             // Without it the usual code runs all groups.
             let uneven = usual.uneven.and_then(|_| code(kernel, Form::Uneven).ok());
             Ok(NativeCode { usual, uneven })

@@ -52,7 +52,7 @@ fn module() -> NativeModule {
         remark: String::new(),
         sites: None,
         debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
-        uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false }),
+        uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false, together: true }),
     };
     let uneven = Some(KernelCode { blob: (0..230).collect(), uneven: None, ..code.clone() });
     let code = NativeCode { usual: code, uneven };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels' code in executable memory.
 //!
-//! A kernel whose work-items wait for each other may have two forms, for groups with whole rows and for those
-//! with uneven rows. Either runs all groups right. The second takes as long to build as the first, and
-//! most programs never need it, so it is built when a launch's group size is set for which it is faster.
+//! A kernel may have two forms, for groups with whole rows and for those with uneven rows. Either runs all groups
+//! right. The second takes as long to build as the first, and most programs never need it, so it is built when
+//! a launch's group size is set for which it is faster.
 
 use std::sync::{Arc, OnceLock};
 
