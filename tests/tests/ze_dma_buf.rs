@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use tally_tests::lists::List;
+use tally_tests::lists::{Event, List, NONE};
 use tally_tests::ze::Gpu;
 use tally_tests::{call, check, ze};
 use tally_ze::*;
@@ -212,4 +212,38 @@ fn a_dma_buf_is_physical_memory() {
     check!(zeVirtualMemUnmap(gpu.context, at, 16 * PAGE));
     check!(zeVirtualMemFree(gpu.context, at, 32 * PAGE));
     check!(zePhysicalMemDestroy(gpu.context, memory));
+}
+
+/// "Counter allocation is managed by the User": in memory of another driver, which another program writes.
+#[test]
+#[ignore = "needs udmabuf"]
+fn a_dma_buf_holds_a_counter() {
+    let gpu = Gpu::new();
+    let theirs = Udmabuf::new(PAGE);
+    let memory = imported(&gpu, PAGE, theirs.fd()).expect("its file");
+    let word = memory.wrapping_add(512).cast::<u64>();
+    let mut raw = NONE;
+    let desc = ze_event_desc_t::default();
+    check!(zexCounterBasedEventCreate(
+        gpu.context,
+        gpu.device,
+        word,
+        word,
+        10,
+        &raw const desc,
+        &raw mut raw
+    ));
+    let event = Event(raw);
+    let (list, out) = (gpu.immediate(0, true), gpu.host::<u32>(1));
+    list.set((&out, 0), 1, None, &[&event]);
+    theirs.set(512, 9);
+    let result = call!(zeEventHostSynchronize(event.0, 2_000_000));
+    assert_eq!(result, ze_result_t::ZE_RESULT_NOT_READY);
+    assert_eq!(out.get(0), 0);
+    theirs.set(512, 10);
+    event.synchronize();
+    list.synchronize();
+    assert_eq!(out.get(0), 1);
+    drop((event, list));
+    check!(zeMemFree(gpu.context, memory.cast()));
 }

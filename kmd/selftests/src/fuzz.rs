@@ -23,7 +23,7 @@ use tally_uapi::queue::QueueControl;
 
 use crate::coverage;
 use crate::device::{Mapped, Node, PAGE, in_ms};
-use crate::foreign::Timeline;
+use crate::foreign::{Timeline, heap_buffer, udmabuf};
 use crate::syncobjs::Syncobj;
 
 /// A reproducible sequence of pseudo-random numbers.
@@ -87,6 +87,8 @@ struct Shared {
     made: Mutex<Made>,
     /// Ordinary memory, which can be pinned.
     memory: u64,
+    /// dma-bufs of other drivers, of 8 pages.
+    foreign: Vec<OwnedFd>,
 }
 
 impl Shared {
@@ -102,7 +104,10 @@ impl Shared {
         let guard = (memory + MAPPED * PAGE) as *mut libc::c_void;
         // SAFETY: a part of our own mapping.
         assert_eq!(unsafe { libc::mprotect(guard, PAGE as usize, libc::PROT_NONE) }, 0);
-        Self { node: Node::await_one(), other: Node::await_one(), made: Mutex::default(), memory }
+        let foreign = [udmabuf(8).map(|it| it.0), heap_buffer(8, true), heap_buffer(8, false)];
+        let foreign = foreign.into_iter().flatten().collect();
+        let (node, other) = (Node::await_one(), Node::await_one());
+        Self { node, other, made: Mutex::default(), memory, foreign }
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {
@@ -165,6 +170,16 @@ impl Client {
     }
 
     fn call<T: Ioctl>(&mut self, arg: &mut T) -> Result<(), i32> {
+        let shared = Arc::clone(&self.shared);
+        self.counted(T::NAME, || shared.node.call(arg))
+    }
+
+    /// Calls `f`, in which an allocation may be made to fail, and counts its answer.
+    fn counted<T>(
+        &mut self,
+        name: &'static str,
+        f: impl FnOnce() -> Result<T, i32>,
+    ) -> Result<T, i32> {
         if self.dice.below(8) == 0 {
             let nth = 1 + self.dice.below(30);
             if let Some(fail) = &mut self.fail {
@@ -172,11 +187,12 @@ impl Client {
                 let _ = fail.write_all(nth.to_string().as_bytes());
             }
         }
-        let answer = self.shared.node.call(arg);
+        let answer = f();
         if let Some(fail) = &mut self.fail {
             let _ = fail.write_all(b"0");
         }
-        *self.counts.entry((T::NAME, answer.err().unwrap_or(0))).or_default() += 1;
+        let errno = answer.as_ref().err().copied().unwrap_or(0);
+        *self.counts.entry((name, errno)).or_default() += 1;
         answer
     }
 
@@ -260,7 +276,24 @@ impl Client {
         }
     }
 
+    /// Imports memory of another driver, which may be imported already.
+    fn import(&mut self) {
+        let count = self.shared.foreign.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let fd = self.shared.foreign[self.dice.below(count) as usize].as_raw_fd();
+        let shared = Arc::clone(&self.shared);
+        if let Ok(handle) = self.counted("PRIME_FD_TO_HANDLE", || shared.node.import(fd)) {
+            self.shared.made().buffers.push(handle);
+            drop(self.shared.node.map(handle, libc::PROT_READ | libc::PROT_WRITE));
+        }
+    }
+
     fn make_buffer(&mut self) {
+        if self.dice.below(4) == 0 {
+            return self.import();
+        }
         let size = (1 + self.dice.below(16)) * PAGE;
         let flags = self.dice.below(2) as u32;
         let mut arg =
