@@ -166,6 +166,15 @@ fn an_import_is_passed_on() {
     let list = other.immediate(0, true);
     copy(&list, all[1].wrapping_add(1024).cast(), all[1].cast(), 16);
     assert_eq!(theirs.get(1024 + 3), 33);
+    // A handle for another process.
+    let (mut handle, mut opened) = (ze_ipc_mem_handle_t::default(), ptr::null_mut());
+    check!(zeMemGetIpcHandle(gpu.context, memory.cast(), &raw mut handle));
+    let flags = ze_ipc_memory_flags_t::empty();
+    check!(zeMemOpenIpcHandle(other.context, other.device, handle, flags, &raw mut opened));
+    copy(&list, opened.wrapping_byte_add(8), all[1].wrapping_add(3).cast(), 4);
+    assert_eq!(theirs.get(2), 33);
+    check!(zeMemCloseIpcHandle(other.context, opened));
+    check!(zeMemPutIpcHandle(gpu.context, handle));
     for (context, memory) in [gpu.context, other.context, gpu.context].into_iter().zip(all) {
         check!(zeMemFree(context, memory.cast()));
     }

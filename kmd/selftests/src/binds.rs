@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::device::{
     FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, eventually, nobody_is_left, signal_at,
 };
-use crate::foreign::Timeline;
+use crate::foreign::{Timeline, udmabuf, udmabufs};
 use crate::half::{Gone, device_file, is_pci};
 use crate::notifies::Bell;
 use crate::polls::polled;
@@ -269,6 +269,40 @@ pub fn a_reset_ends_binds() -> Outcome {
     assert_eq!(done.wait(1, FOR_SUBMIT, FOREVER), Ok(()));
     assert_eq!(word.outcome(), -i64::from(libc::EIO));
     crate::queues::a_signal_arrives();
+    Outcome::Passed
+}
+
+/// A buffer of another driver waits like any other to be bound. The end of the device comes before its fence here, and
+/// leaves nothing of it to the device: neither of the mapping that is, nor of the one that was to be.
+pub fn an_import_waits_and_the_device_ends() -> Outcome {
+    let (Some(timeline), Some((fd, memory))) = (Timeline::new(), udmabuf(2)) else {
+        return Outcome::Skipped("the kernel has no sw_sync, or no udmabuf");
+    };
+    let fixture = Fixture::new();
+    let word = Word::new(&fixture.node);
+    let gates = [1, 2].map(|value| gate(&fixture.node, &timeline, value));
+    let done = Syncobj::new(&fixture.node);
+    let handle = fixture.node.import(fd.as_raw_fd()).unwrap();
+    let bind = |page, gate: usize, value| {
+        let (waits, signals) = ([point(&gates[gate], 0)], [point(&done, value)]);
+        let map = fixture.map(handle, 0, page, 2, RW);
+        fixture.bind(word.of(with(map, &waits, &signals))).unwrap();
+    };
+    bind(0, 0, 1);
+    bind(4, 1, 2);
+    assert_eq!(word.outcome(), 77);
+    timeline.advance(1);
+    assert_eq!(done.wait(1, FOR_SUBMIT, FOREVER), Ok(()));
+    assert_eq!(word.outcome(), 0);
+    assert!(is_bound(&fixture, 0));
+    let gone = Gone::now();
+    timeline.advance(1);
+    eventually(|| word.outcome() == -i64::from(libc::ENODEV));
+    let _ = gates.map(|gate| gate.try_destroy());
+    let _ = done.try_destroy();
+    drop((word, fd, memory, fixture));
+    eventually(|| udmabufs() == 0);
+    drop(gone);
     Outcome::Passed
 }
 

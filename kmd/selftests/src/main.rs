@@ -95,7 +95,8 @@ const TESTS: &[Test] = tests! {
         waiters_and_producers_are_killed a_reset_adds_points the_end_of_the_device_adds_points
         fed_points_are_checked;
     binds: a_bind_waits_and_tells binds_without_waits_answer_at_once failures_are_told a_producer_dies
-        clients_are_killed_while_binds_wait a_reset_ends_binds points_of_binds_are_checked;
+        clients_are_killed_while_binds_wait a_reset_ends_binds
+        an_import_waits_and_the_device_ends points_of_binds_are_checked;
     follows: a_fence_raises_a_cell signalled_fences_store_at_once cells_do_not_go_back
         points_of_sync_objects_are_followed a_counter_goes_round another_driver_signals_a_counter
         fences_race_with_arming producers_die clients_are_killed_and_fences_stay
