@@ -31,6 +31,7 @@ mod function;
 mod group;
 mod kept;
 mod library;
+mod matrix;
 mod memory;
 mod phases;
 pub mod places;

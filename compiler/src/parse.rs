@@ -7,7 +7,7 @@
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures, which [`builder`] holds;
 //! - [`function`]: function bodies, one instruction at a time. It finds the file that translates an
-//!   instruction: [`arith`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
+//!   instruction: [`arith`], [`matrix`], [`brain`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
 //!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
 //!   of floats that kernels have ([`controls`], [`modes`]);
@@ -22,6 +22,7 @@ mod annotations;
 mod arith;
 mod async_copy;
 mod body;
+mod brain;
 mod builder;
 mod collected;
 mod controls;
@@ -39,6 +40,7 @@ mod indirect;
 mod kernels;
 mod lines;
 mod mangled;
+mod matrix;
 mod memory;
 mod modes;
 mod module;

@@ -34,6 +34,7 @@ mod group;
 mod guard;
 mod known;
 mod layout;
+mod matrix;
 mod memory;
 mod names;
 mod ops;

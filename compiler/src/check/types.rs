@@ -3,10 +3,10 @@
 
 use super::support;
 use crate::ir::Scalar;
-use crate::ir::group::identity;
+use crate::ir::group::{Product, Saturation, identity};
 use crate::ir::{
-    AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, ImageOp, Inst, Loc,
-    MathOp, Module, Op, Operand, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
+    AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, GroupOp, ImageOp, Inst,
+    Loc, MathOp, Module, Op, Operand, Scope, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
 };
 
 /// Checks that every instruction of a function is supported and fits its types, and reports each that
@@ -311,7 +311,9 @@ impl Types<'_> {
             Op::Collect(op, _, index) => {
                 let shuffle = op.combines().is_none();
                 rule(index.is_some() == shuffle)?;
-                rule(index.is_none_or(|index| *self.ty(self.of(index)) == Type::Int(32)))
+                let added = matches!(op, GroupOp::MulAdd(_));
+                let fits = |ty| if added { ty == result } else { *self.ty(ty) == Type::Int(32) };
+                rule(index.is_none_or(|index| fits(self.of(index))))
             }
             Op::Phi(incoming) => rule(incoming.iter().all(|&(_, value)| self.of(value) == result)),
             _ => None,
@@ -326,8 +328,12 @@ impl Types<'_> {
                 rule(matches!(next, Some(Op::Collect(_, other, _)) if other == scope))
             }
             (Op::Collect(op, scope, _), Some(Op::Offer(other, value)), _) => {
-                let ty = self.of(*value);
-                rule(scope == other && ty == self.function.values[inst.result?].ty)?;
+                let (ty, result) = (self.of(*value), self.function.values[inst.result?].ty);
+                if let GroupOp::MulAdd(product) = op {
+                    rule(scope == other && *scope == Scope::Subgroup)?;
+                    return self.product_fits(*product, ty, result);
+                }
+                rule(scope == other && ty == result)?;
                 let Some(op) = op.combines() else { return Some(()) };
                 let scalar = Scalar::of(self.element(ty))?;
                 rule(!self.is_pointer(ty))?;
@@ -335,6 +341,22 @@ impl Types<'_> {
             }
             (Op::Collect(..), ..) => None,
             _ => Some(()),
+        }
+    }
+
+    /// Requires the parts of three matrices of one type of numbers.
+    fn product_fits(&self, product: Product, offered: TypeId, result: TypeId) -> Rule {
+        let Type::Struct { members, .. } = self.ty(offered) else { return None };
+        let &[first, second] = members.as_slice() else { return None };
+        let &Type::Array(element, _) = self.ty(result) else { return None };
+        let parts = [product.first(), product.second(), product.result()];
+        rule(std::iter::zip([first, second, result], parts).all(|(ty, count)| {
+            *self.ty(ty) == Type::Array(element, u64::from(count))
+        }))?;
+        match self.ty(element) {
+            Type::Int(_) => Some(()),
+            Type::Float(_) => rule(product.saturation == Saturation::None),
+            _ => None,
         }
     }
 

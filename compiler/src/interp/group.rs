@@ -15,9 +15,9 @@ use super::ops;
 use super::trace::Event;
 use super::value::Value;
 use crate::ir::Scalar;
-use crate::ir::group::identity;
+use crate::ir::group::{Product, Saturation, identity};
 use crate::ir::{
-    BinaryOp, BlockId, Function, GroupOp, Module, Op, Operand, Scope, TypeId, ValueId,
+    BinaryOp, BlockId, Function, GroupOp, Module, Op, Operand, Scope, Type, TypeId, ValueId,
 };
 use crate::regions;
 
@@ -138,19 +138,22 @@ pub fn collect(
     ty: TypeId,
     own: usize,
     offers: &Offers,
-    index: Option<u64>,
+    index: Option<Value>,
 ) -> Result<Value, String> {
+    if let (GroupOp::MulAdd(it), Some(added)) = (op, &index) {
+        return product(module, it, ty, own, offers, added);
+    }
     let find = |place: usize| offers.iter().find(|(other, _)| *other == place);
     let missing = || "a group operation without an offer".to_owned();
     let Some(combine) = op.combines() else {
-        let wanted = index.and_then(|index| find(usize::try_from(index).ok()?));
+        let wanted = index.and_then(|index| find(usize::try_from(index.bits()).ok()?));
         return wanted.or_else(|| find(own)).map(|(_, value)| value.clone()).ok_or_else(missing);
     };
     let within = |place: usize| match op {
         GroupOp::Reduce(_, Some(size)) => place / size as usize == own / size as usize,
         GroupOp::InclusiveScan(_) => place <= own,
         GroupOp::ExclusiveScan(_) => place < own,
-        GroupOp::Reduce(_, None) | GroupOp::Shuffle => true,
+        GroupOp::Reduce(_, None) | GroupOp::Shuffle | GroupOp::MulAdd(_) => true,
     };
     let mut sum = start(module, combine, ty)?;
     for (_, value) in offers.iter().filter(|(place, _)| within(*place)) {
@@ -164,6 +167,55 @@ pub fn collect(
         )?;
     }
     Ok(sum)
+}
+
+/// The part of a product of matrices that belongs to the item at place `own`, added to its part of another
+/// matrix. The parts of items that offer nothing are zeros.
+fn product(
+    module: &Module,
+    it: Product,
+    ty: TypeId,
+    own: usize,
+    offers: &Offers,
+    added: &Value,
+) -> Result<Value, String> {
+    let Type::Array(element, _) = module.types[ty] else { return Err("a product".into()) };
+    let none = Operand::Value(ValueId(0));
+    let apply = |op, a: Value, b: Value| {
+        let op = Op::Binary(op, none, none);
+        ops::apply(module, &op, element, &[(element, a), (element, b)])
+    };
+    let part = |factor: usize, at: u32| {
+        let lane = (at % it.lanes) as usize;
+        let offer = offers.iter().find(|(place, _)| place % it.lanes as usize == lane);
+        let part = |(_, value): &(usize, Value)| value.part(factor).part((at / it.lanes) as usize);
+        offer.map_or(Value::Bits(0), part)
+    };
+    let (multiply, add) = match module.types[element] {
+        Type::Float(_) => (BinaryOp::FMul, BinaryOp::FAdd),
+        _ => (BinaryOp::Mul, BinaryOp::Add),
+    };
+    let last = match it.saturation {
+        Saturation::None => add,
+        Saturation::Signed => BinaryOp::SAddSat,
+        Saturation::Unsigned => BinaryOp::UAddSat,
+    };
+    let mut parts = Vec::new();
+    for component in 0..it.result() {
+        let start = added.part(component as usize);
+        let Some((row, column)) = it.place(component, (own % it.lanes as usize) as u32) else {
+            parts.push(start);
+            continue;
+        };
+        let mut sum = Value::Bits(0);
+        for k in 0..it.depth {
+            let (a, b) = (part(0, row * it.depth + k), part(1, k * it.columns + column));
+            let one = apply(multiply, a, b)?;
+            sum = apply(add, sum, one)?;
+        }
+        parts.push(apply(last, sum, start)?);
+    }
+    Ok(Value::Parts(parts))
 }
 
 /// The value with which combining begins.

@@ -455,7 +455,7 @@ impl<'m> Item<'m> {
             }
             Op::Collect(op, _, index) => {
                 let index = match index {
-                    Some(index) => Some(self.get(*index, memory)?.bits()),
+                    Some(index) => Some(self.get(*index, memory)?),
                     None => None,
                 };
                 let missing = || "a group operation that nothing was offered to".to_owned();

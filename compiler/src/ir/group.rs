@@ -100,6 +100,62 @@ pub enum GroupOp {
     ExclusiveScan(BinaryOp),
     /// The value of the item with an index; the item's own if there is none with this index.
     Shuffle,
+    /// The item's part of a product of matrices, added to its part of a third one. Each item offers a
+    /// structure of two arrays, its parts of the factors.
+    MulAdd(Product),
+}
+
+/// A product of matrices that are spread over the items of a sub-group: element `e` of a matrix, counted along
+/// its rows, is component `e / lanes` of the item with the number `e % lanes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// Rows of the first factor and of the result.
+    pub rows: u32,
+    /// Columns of the second factor and of the result.
+    pub columns: u32,
+    /// Columns of the first factor, and rows of the second one.
+    pub depth: u32,
+    /// Items of a full sub-group.
+    pub lanes: u32,
+    /// Whether the addition saturates.
+    pub saturation: Saturation,
+}
+
+named_enum! {
+    /// Whether an addition saturates, and as which numbers.
+    Saturation {
+        /// It wraps around, or is one of floats.
+        None = "",
+        /// As signed integers.
+        Signed = " saturating signed",
+        /// As unsigned integers.
+        Unsigned = " saturating unsigned",
+    }
+}
+
+impl Product {
+    /// The number of components of the first factor that an item has.
+    pub fn first(self) -> u32 {
+        (self.rows * self.depth).div_ceil(self.lanes)
+    }
+
+    /// The number of components of the second factor that an item has.
+    pub fn second(self) -> u32 {
+        (self.depth * self.columns).div_ceil(self.lanes)
+    }
+
+    /// The number of components of the result that an item has.
+    pub fn result(self) -> u32 {
+        (self.rows * self.columns).div_ceil(self.lanes)
+    }
+
+    /// Row and column of a component of an item's part of the result; `None` if the matrix has no such
+    /// element.
+    pub fn place(self, component: u32, lane: u32) -> Option<(u32, u32)> {
+        let element = component * self.lanes + lane;
+        let place = (element / self.columns, element % self.columns);
+        (element < self.rows * self.columns).then_some(place)
+    }
 }
 
 impl GroupOp {
@@ -109,7 +165,7 @@ impl GroupOp {
             GroupOp::Reduce(op, _) | GroupOp::InclusiveScan(op) | GroupOp::ExclusiveScan(op) => {
                 Some(op)
             }
-            GroupOp::Shuffle => None,
+            GroupOp::Shuffle | GroupOp::MulAdd(_) => None,
         }
     }
 
@@ -121,6 +177,9 @@ impl GroupOp {
             GroupOp::InclusiveScan(op) => format!("inclusive_scan {}", op.name()),
             GroupOp::ExclusiveScan(op) => format!("exclusive_scan {}", op.name()),
             GroupOp::Shuffle => "shuffle".into(),
+            GroupOp::MulAdd(Product { rows, columns, depth, lanes, saturation }) => {
+                format!("muladd {rows}x{columns}x{depth} over {lanes}{}", saturation.name())
+            }
         }
     }
 }

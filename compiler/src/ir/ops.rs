@@ -183,7 +183,8 @@ pub enum Op {
     /// or returned. Has no result; a [`Op::Collect`] follows it.
     Offer(Scope, Operand),
     /// Combines the values that the [`Op::Offer`] before it has shown: those of the work-items that
-    /// reached it together. Of the offered type. A shuffle has an `i32` index.
+    /// reached it together. Of the offered type. A shuffle has an `i32` index. A product of matrices has
+    /// the item's part of the matrix that it is added to, and is of that type.
     Collect(GroupOp, Scope, Option<Operand>),
 
     /// Whether a `bool` is true for all items that run together with this one; before widening, its own.

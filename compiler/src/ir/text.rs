@@ -18,7 +18,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::{
-    Access, AddressSpace, ArgKind, ConstId, ConstKind, Flags, Float, Function, FunctionId, Inst,
+    Access, AddressSpace, ArgKind, ConstId, ConstKind, Flags, Float, Function, FunctionId, GroupOp, Inst,
     Kernel, Module, Op, Operand, Terminator, Type, TypeId, Types, ValueId,
 };
 
@@ -301,7 +301,8 @@ impl FunctionText<'_> {
             Op::Fence(scope, ordering) => format!("fence {} {}", ordering.name(), scope.name()),
             Op::Offer(scope, a) => format!("offer {} {}", scope.name(), o(a)),
             Op::Collect(op, scope, index) => {
-                let index = index.as_ref().map(|index| format!(" at {}", o(index)));
+                let word = if matches!(op, GroupOp::MulAdd(_)) { "to" } else { "at" };
+                let index = index.as_ref().map(|index| format!(" {word} {}", o(index)));
                 format!("collect {} {}{}", scope.name(), op.text(), index.unwrap_or_default())
             }
             Op::Present => "present".into(),

@@ -34,7 +34,7 @@ use crate::ir::group::identity;
 use crate::ir::{BinaryOp, GroupOp, Module, Operand, Scope, TypeId};
 
 /// The frames of a scope, their number, and which of each pair is written now.
-fn scope_values(scope: Scope) -> [&'static str; 3] {
+pub(super) fn scope_values(scope: Scope) -> [&'static str; 3] {
     match scope {
         Scope::Subgroup => ["%peers", "%peer.count", "%turn"],
         _ => ["%frames", "%items", "%phase"],
@@ -42,7 +42,7 @@ fn scope_values(scope: Scope) -> [&'static str; 3] {
 }
 
 impl Body<'_, '_> {
-    fn exchange(&self) -> Result<(u64, &Exchange), LowerError> {
+    pub(super) fn exchange(&self) -> Result<(u64, &Exchange), LowerError> {
         let frame = self.frame.and_then(|frame| Some((frame.size, frame.exchange.as_ref()?)));
         frame.ok_or(LowerError::Unsupported("a group operation out of place".into()))
     }
@@ -79,6 +79,9 @@ impl Body<'_, '_> {
         index: Option<Operand>,
         ty: TypeId,
     ) -> Result<String, LowerError> {
+        if let (GroupOp::MulAdd(product), Some(added)) = (op, index) {
+            return self.product(product, added, ty);
+        }
         let (stride, exchange) = self.exchange()?;
         let slots = exchange.slots(scope);
         let [first, count, now] = scope_values(scope);
@@ -87,8 +90,8 @@ impl Body<'_, '_> {
         let who = format!("ptr %frame, ptr {first}, i64 {count}, i64 {before}, i32 %resume");
         let (kind, last) = match (op, index) {
             (GroupOp::Shuffle, Some(index)) => ("shuffle", self.operand(index)),
-            (GroupOp::Shuffle, None) => {
-                return Err(LowerError::Unsupported("a shuffle without an index".into()));
+            (GroupOp::Shuffle, None) | (GroupOp::MulAdd(_), _) => {
+                return Err(LowerError::Unsupported("a group operation without an operand".into()));
             }
             (GroupOp::Reduce(_, Some(cluster)), _) => ("reduce", cluster.to_string()),
             (GroupOp::Reduce(..), _) => ("reduce", self.def(&format!("trunc i64 {count} to i32"))),
@@ -125,7 +128,7 @@ impl Body<'_, '_> {
 }
 
 /// A type as part of a symbol.
-fn type_name(llvm: &str) -> String {
+pub(super) fn type_name(llvm: &str) -> String {
     llvm.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 

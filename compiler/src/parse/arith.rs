@@ -4,6 +4,7 @@
 use rspirv::spirv::Op as Spv;
 
 use super::body::Body;
+use super::brain;
 use super::controls::Rounding;
 use super::error::Result;
 use super::words::Instruction;
@@ -42,7 +43,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
     Ok(true)
 }
 
-fn unary_op(op: Spv) -> Option<UnaryOp> {
+pub fn unary_op(op: Spv) -> Option<UnaryOp> {
     Some(match op {
         Spv::SNegate => UnaryOp::Neg,
         Spv::FNegate => UnaryOp::FNeg,
@@ -52,7 +53,7 @@ fn unary_op(op: Spv) -> Option<UnaryOp> {
     })
 }
 
-fn binary_op(op: Spv) -> Option<BinaryOp> {
+pub fn binary_op(op: Spv) -> Option<BinaryOp> {
     Some(match op {
         Spv::IAdd => BinaryOp::Add,
         Spv::ISub => BinaryOp::Sub,
@@ -137,11 +138,33 @@ fn convert(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     }
     let a = body.arg(inst, 0)?;
     let ty = body.result_type(inst)?;
+    let (from_brain, to_brain) = brain::brains(body, inst)?;
+    let a = if from_brain { body.from_brain(a) } else { a };
+    if !to_brain {
+        let result = converted(body, inst, a, ty);
+        return body.set_result(inst, result).map(|()| true);
+    }
+    let float = body.b.module.types.float(Float::F32);
+    let float = body.b.module.types.with_element(ty, float);
+    let wide = converted(body, inst, a, float);
+    let result = body.to_brain(wide, ty);
+    body.set_result(inst, result)?;
+    Ok(true)
+}
+
+/// A number, or a vector of them, converted as an instruction does to a type.
+pub fn converted(
+    body: &mut Body<'_, '_>,
+    inst: &Instruction<'_>,
+    a: Operand,
+    ty: TypeId,
+) -> Operand {
+    let op = inst.op();
     let decorations = body.decorations(inst);
     let rounding = decorations.rounding;
     let to_float = rounding.or(body.default_rounding(ty)).unwrap_or(Rounding::Nearest);
     let saturated = decorations.saturated;
-    let result = match op {
+    match op {
         Spv::ConvertFToU | Spv::ConvertFToS => {
             let a = body.round_to_integral(a, rounding.unwrap_or(Rounding::Zero));
             let convert = match (op, saturated) {
@@ -166,9 +189,7 @@ fn convert(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         Spv::UConvert if saturated => body.saturate_int(a, ty, false, false),
         Spv::SConvert if saturated => body.saturate_int(a, ty, true, true),
         _ => body.resize_int(a, ty, op == Spv::SConvert),
-    };
-    body.set_result(inst, result)?;
-    Ok(true)
+    }
 }
 
 /// Composites.

@@ -10,6 +10,7 @@ use super::collected::Collected;
 use super::controls::{Controls, Copies};
 use super::error::Result;
 use super::lines::Line;
+use super::matrix::Matrix;
 use super::pointers::Indirect;
 use super::words::Instruction;
 use crate::ir::{
@@ -84,6 +85,10 @@ pub enum SpvKind {
     SampledImage(u32),
     /// A function: the ids of its return type and its parameters' types.
     Function(u32, Vec<u32>),
+    /// A brain float, or a vector of them, as the integers with their bits.
+    Brain,
+    /// A matrix that is spread over the items of a sub-group.
+    Matrix(Matrix),
 }
 
 /// A function's declaration.
@@ -239,7 +244,7 @@ impl<'a> Builder<'a> {
     pub fn loc(&mut self, inst: &Instruction<'_>, line: Line) -> Loc {
         let mut loc = Loc {
             word: u32::try_from(inst.word).unwrap_or(u32::MAX),
-            opcode: inst.op() as u16,
+            opcode: inst.opcode() as u16,
             ..Loc::default()
         };
         if let Some([file, line, column]) = line {

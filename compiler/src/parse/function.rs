@@ -11,8 +11,8 @@ use super::builder::{Builder, Def, InstructionSet, Signature};
 use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
-    arith, async_copy, debug, directed, dot, gather, group, image, imports, indirect, lines,
-    memory, opencl, vendor,
+    arith, async_copy, brain, debug, directed, dot, gather, group, image, imports, indirect,
+    lines, matrix, memory, opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -151,7 +151,7 @@ impl Body<'_, '_> {
                 self.line = lines::after(inst, self.line)?;
                 return Ok(());
             }
-            Spv::Nop => return Ok(()),
+            Spv::Nop if inst.opcode() == Spv::Nop as u32 => return Ok(()),
             Spv::Label => return self.label(inst),
             _ => {}
         }
@@ -165,6 +165,8 @@ impl Body<'_, '_> {
         self.set_flags(inst);
         if self.control_flow(inst)?
             || gather::translate(self, inst)?
+            || matrix::translate(self, inst)?
+            || brain::translate(self, inst)?
             || arith::translate(self, inst)?
             || memory::translate(self, inst)?
             || async_copy::translate(self, inst)?

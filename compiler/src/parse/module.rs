@@ -10,7 +10,7 @@ use super::controls::Controls;
 use super::error::{Error, Result};
 use super::lines::Line;
 use super::words::Instruction;
-use super::{debug, function, image, indirect, lines, modes};
+use super::{debug, function, image, indirect, lines, matrix, modes};
 use crate::ir::{AddressSpace, ConstId, ConstKind, Float, FunctionId, Global, Type, TypeId};
 
 /// SPIR-V's universal limits on types; they also bound this compiler's recursion.
@@ -135,11 +135,18 @@ impl Builder<'_> {
                 (16, None) => Type::Float(Float::F16),
                 (32, None) => Type::Float(Float::F32),
                 (64, None) => Type::Float(Float::F64),
+                (16, Some(0)) => {
+                    kind = SpvKind::Brain;
+                    Type::Int(16)
+                }
                 (bits, None) => Type::Opaque(format!("float of {bits} bits")),
                 (bits, Some(_)) => Type::Opaque(format!("float of {bits} bits, other encoding")),
             },
             Op::TypeVector => {
                 let element = nest(self, inst.arg(0)?)?;
+                if matches!(self.spv_type(inst, inst.arg(0)?)?.kind, SpvKind::Brain) {
+                    kind = SpvKind::Brain;
+                }
                 if matches!(self.module.types[element], Type::Pointer(_)) {
                     kind = SpvKind::Pointers(inst.arg(0)?);
                 }
@@ -209,6 +216,16 @@ impl Builder<'_> {
                 kind = SpvKind::SampledImage(inst.arg(0)?);
                 let sampler = self.module.types.int(64);
                 Type::Struct { members: vec![image, sampler], packed: false }
+            }
+            Op::TypeCooperativeMatrixKHR => {
+                let element = nest(self, inst.arg(0)?)?;
+                match matrix::matrix_type(self, inst, element)? {
+                    Ok((ty, matrix)) => {
+                        kind = SpvKind::Matrix(matrix);
+                        ty
+                    }
+                    Err(why) => Type::Opaque(why),
+                }
             }
             _ => Type::Opaque(inst.grammar.name["OpType".len()..].to_lowercase()),
         };
@@ -283,8 +300,15 @@ impl Builder<'_> {
             // A vector of another size, for instance; code that uses it is refused.
             return Ok(self.module.constant(ty, ConstKind::Undef));
         }
-        let mut parts = Vec::with_capacity(inst.rest().len());
-        for (i, &id) in inst.rest().iter().enumerate() {
+        let count = self.component_count(ty);
+        let mut ids = inst.rest().to_vec();
+        let matrix = self.spv_type(inst, inst.result_type().unwrap_or_default())?;
+        if let (SpvKind::Matrix(_), [id]) = (&matrix.kind, ids.as_slice()) {
+            // All components of a matrix are one number.
+            ids = vec![*id; count as usize];
+        }
+        let mut parts = Vec::with_capacity(ids.len());
+        for (i, &id) in ids.iter().enumerate() {
             let part = self.constant(inst, id)?;
             let wanted = match &self.module.types[ty] {
                 Type::Vector(element, _) | Type::Array(element, _) => Some(*element),
@@ -301,7 +325,6 @@ impl Builder<'_> {
             }
             parts.push(part);
         }
-        let count = self.component_count(ty);
         if count != parts.len() as u64 {
             return Err(inst.error(format!("has {} components of {count}", parts.len())));
         }

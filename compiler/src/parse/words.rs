@@ -27,8 +27,10 @@ pub struct Instruction<'a> {
 
 /// The grammar of an opcode.
 pub struct Grammar {
-    /// The opcode.
+    /// The opcode; `Nop` for those of [`intel`].
     pub op: Op,
+    /// The opcode as a number.
+    pub number: u32,
     /// The name with its `Op`.
     pub name: String,
     /// Whether the first operand is a result type.
@@ -45,6 +47,11 @@ impl Instruction<'_> {
     /// The opcode.
     pub fn op(&self) -> Op {
         self.grammar.op
+    }
+
+    /// The opcode as a number, also of those that the tables do not have ([`intel`]).
+    pub fn opcode(&self) -> u32 {
+        self.grammar.number
     }
 
     /// The id of the result type, if there is one.
@@ -133,8 +140,43 @@ fn grammar_table() -> &'static Vec<Option<Grammar>> {
             // Two entries may share a number if an extension's name is still in use; the first wins.
             table[index].get_or_insert_with(|| grammar_of(entry));
         }
+        for (number, name, has_type, has_result, min_words) in intel::OPCODES {
+            let index = number as usize;
+            if table.len() <= index {
+                table.resize_with(index + 1, || None);
+            }
+            table[index].get_or_insert_with(|| Grammar {
+                op: Op::Nop,
+                number,
+                name: format!("Op{name}"),
+                has_type,
+                has_result,
+                min_words,
+                max_words: None,
+            });
+        }
         table
     })
+}
+
+/// Opcodes of Intel's extensions that the tables do not have.
+pub mod intel {
+    /// Row and column of a component of a matrix.
+    pub const MATRIX_COORDINATES: u32 = 6440;
+    /// A prefetch of a part of a matrix.
+    pub const MATRIX_PREFETCH: u32 = 6449;
+
+    /// Number, name, whether there is a result type, and a result, and the number of words at least.
+    pub(super) const OPCODES: [(u32, &str, bool, bool, usize); 8] = [
+        (6193, "CooperativeMatrixLoadCheckedINTEL", true, true, 8),
+        (6194, "CooperativeMatrixStoreCheckedINTEL", false, false, 7),
+        (6195, "CooperativeMatrixConstructCheckedINTEL", true, true, 7),
+        (6239, "CooperativeMatrixLoadOffsetINTEL", true, true, 6),
+        (6240, "CooperativeMatrixStoreOffsetINTEL", false, false, 5),
+        (MATRIX_COORDINATES, "CooperativeMatrixGetElementCoordINTEL", true, true, 4),
+        (6448, "CooperativeMatrixApplyFunctionINTEL", true, true, 4),
+        (MATRIX_PREFETCH, "CooperativeMatrixPrefetchINTEL", false, false, 7),
+    ];
 }
 
 /// The grammar of an opcode; `None` if it does not exist.
@@ -162,6 +204,7 @@ fn grammar_of(entry: &'static rspirv::grammar::Instruction<'static>) -> Grammar 
         .all(|o| o.quantifier != OperandQuantifier::ZeroOrMore && one_word(&o.kind));
     Grammar {
         op: entry.opcode,
+        number: entry.opcode as u32,
         name: format!("Op{}", entry.opname),
         has_type,
         has_result: is(usize::from(has_type), OperandKind::IdResult),

@@ -63,6 +63,11 @@ impl Widener<'_> {
     ) -> Result<(), Refusal> {
         let Some(result) = inst.result else { return Ok(()) };
         let vectors = self.vectors(value)?;
+        if let (GroupOp::MulAdd(product), Some(added)) = (op, index) {
+            let added = self.vectors(added)?;
+            let parts = self.product(product, &vectors, &added)?;
+            return self.set(result, &parts);
+        }
         let group = scope != Scope::Subgroup;
         let mut results = Vec::new();
         for vector in vectors {

@@ -11,7 +11,7 @@ use super::shape::Shape;
 use crate::ir::{BinaryOp, CompareOp, ConvertOp, Inst, MathOp, Op, Operand, Type, TypeId};
 
 /// The maximum number of scalars of a value.
-const MAX_LEAVES: usize = 64;
+const MAX_LEAVES: usize = 256;
 
 /// A scalar in a value.
 #[derive(Clone, Copy, Debug)]

@@ -22,6 +22,7 @@ mod harness;
 mod images;
 mod kernels;
 mod maths;
+mod matrices;
 mod named_barriers;
 mod nests;
 mod numbers;
@@ -32,6 +33,8 @@ mod races_random;
 mod races_rows;
 mod reference;
 mod rows;
+#[path = "../support/spirv.rs"]
+mod spirv;
 mod stack;
 mod transpose;
 mod uneven;

@@ -98,11 +98,16 @@ pub struct Assembly<'a> {
 impl Assembly<'_> {
     /// The module.
     pub fn module(&self) -> Vec<u8> {
+        assemble(&self.text())
+    }
+
+    /// The text of the module.
+    pub fn text(&self) -> String {
         let Self { head, notes, declarations, parameters, variables, body } = self;
         let types: String = parameters.iter().map(|(_, ty)| format!(" %{ty}")).collect();
         let named = |(name, ty): &(&str, &str)| format!("%{name} = OpFunctionParameter %{ty}\n");
         let parameters: String = parameters.iter().map(named).collect();
-        assemble(&format!(
+        format!(
             "OpCapability Kernel
              OpCapability Addresses
              OpCapability Int64
@@ -131,6 +136,6 @@ impl Assembly<'_> {
              {body}
              OpReturn
              OpFunctionEnd"
-        ))
+        )
     }
 }
