@@ -21,10 +21,11 @@ use std::fmt;
 use tally_compiler_protocol::SUBGROUP_SIZES;
 
 use crate::ir::{
-    AddressSpace, Function, FunctionId, GlobalId, Kernel, KernelFacts, Loc, Module, Op, Scope,
+    AddressSpace, Function, FunctionId, GlobalId, GroupOp, Kernel, KernelFacts, Loc, Module, Op,
+    Scope,
 };
 pub use crate::parse::Error;
-use crate::parse::opcode_name;
+use crate::parse::{is_of_matrix, opcode_name};
 pub use support::MAX_GLOBAL_BYTES;
 
 /// The maximum local memory of a kernel's own variables, in bytes. Devices allow less; the driver
@@ -177,6 +178,24 @@ impl<'m> Checker<'m> {
             matches!(op, Op::ControlBarrier { .. } | Op::Offer(..) | Op::NamedBarrier(..))
         });
         facts.uses_system_scope = reaches(is_of_system_scope);
+        let instructions = || {
+            let functions = facts.functions.iter().map(|&id| &self.module.functions[id]);
+            let blocks = functions.flat_map(|function| function.blocks.iter());
+            blocks.flat_map(|(_, block)| &block.insts)
+        };
+        facts.uses_matrices = instructions().any(|inst| is_of_matrix(inst.loc.opcode));
+        let other = instructions().find_map(|inst| match inst.op {
+            Op::Collect(GroupOp::MulAdd(product), ..) => {
+                (product.lanes != kernel.subgroup_size()).then_some(product.lanes)
+            }
+            _ => None,
+        });
+        if let Some(lanes) = other {
+            let size = kernel.subgroup_size();
+            self.errors.push(at_kernel(format!(
+                "has sub-groups of {size} work-items, and multiplies matrices that are spread over {lanes}"
+            )));
+        }
         let prints = reaches(|op| matches!(op, Op::Printf(..)));
         facts.printf_ring = prints.then(|| kernel.args_size.next_multiple_of(8));
         let limits = [
@@ -197,6 +216,16 @@ impl<'m> Checker<'m> {
                 let [x, y, z] = size;
                 self.errors.push(at_kernel(format!("requires groups of {x}x{y}x{z} work-items")));
             }
+        }
+        if let Some([x, y, z]) = kernel.required_group_size
+            && facts.uses_matrices
+            && !x.wrapping_mul(y).wrapping_mul(z).is_multiple_of(kernel.subgroup_size())
+        {
+            let size = kernel.subgroup_size();
+            self.errors.push(at_kernel(format!(
+                "requires groups of {x}x{y}x{z} work-items, which are no whole sub-groups of {size}, over \
+                 which its matrices are spread"
+            )));
         }
         if let Some(size) = kernel.required_subgroup_size
             && !SUBGROUP_SIZES.contains(&size)

@@ -62,6 +62,14 @@ pub fn opcode_name(opcode: u16) -> Option<String> {
     words::grammar(u32::from(opcode)).filter(|_| opcode != 0).map(|grammar| grammar.name.clone())
 }
 
+/// Whether an instruction needs all items of a sub-group, over which a matrix is spread, by its opcode.
+pub fn is_of_matrix(opcode: u16) -> bool {
+    use rspirv::spirv::Op;
+    [Op::CooperativeMatrixLoadKHR, Op::CooperativeMatrixStoreKHR, Op::CooperativeMatrixMulAddKHR]
+        .into_iter()
+        .any(|op| op as u16 == opcode)
+}
+
 /// Parses a module, with specialization constants set to the given values or, where none is given,
 /// to their defaults.
 ///

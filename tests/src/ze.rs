@@ -366,6 +366,25 @@ fn spirv_of(source: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
+/// The SPIR-V that LLVM's own code generator makes of a text in LLVM's assembly language, with an extension.
+///
+/// # Panics
+/// If there is no clang, or it refuses the text.
+pub fn spirv_from_llvm(source: &str, extension: &str) -> Vec<u8> {
+    let clang = env::var_os("TALLY_CLANG").unwrap_or_else(|| "clang-22".into());
+    let mut child = Command::new(&clang)
+        .args(["--target=spirv64", "-O1", "-Wno-override-module", "-c", "-o", "-", "-x", "ir", "-"])
+        .args(["-mllvm", &format!("-spirv-ext=+{extension}")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", clang.to_string_lossy()));
+    child.stdin.take().expect("piped").write_all(source.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "clang");
+    output.stdout
+}
+
 /// SPIR-V of an assembly text.
 ///
 /// # Panics

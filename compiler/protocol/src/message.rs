@@ -287,6 +287,8 @@ pub struct KernelInfo {
     /// Whether it may have an atomic operation or a fence of system scope, in which not only the device
     /// takes part.
     pub uses_system_scope: bool,
+    /// Whether a group must consist of full sub-groups, since matrices are spread over their items.
+    pub full_subgroups: bool,
     /// Work-items of a full sub-group.
     pub max_subgroup_size: u32,
     /// `SubgroupSize`.

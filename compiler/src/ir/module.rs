@@ -348,6 +348,8 @@ pub struct KernelFacts {
     pub uses_barrier: bool,
     /// Whether it can observe how its items are divided into sub-groups.
     pub uses_subgroups: bool,
+    /// Whether matrices are spread over its sub-groups.
+    pub uses_matrices: bool,
     /// Whether an atomic operation or a fence may have a scope beyond the device.
     pub uses_system_scope: bool,
     /// Offset in the argument block, behind the arguments, of the address of the ring that the

@@ -405,9 +405,13 @@ impl Place {
         let stride = body.arg(inst, index + 1)?;
         let stride = body.resize_int(stride, i64, false);
         let types = &body.b.module.types;
-        // Strides count what the pointer points to.
-        let unit = types.size(pointee).max(1) as i64;
         let size = types.size(element) as i64;
+        // Strides count what the pointer points to. Compilers whose pointers have no such type write bytes,
+        // and mean elements.
+        let unit = match types.size(pointee) {
+            0 | 1 => size,
+            unit => unit as i64,
+        };
         let access = access(body, inst, index + 2, element)?;
         Ok(Ok(Self { base, layout, stride, unit, element, size, access }))
     }
@@ -618,7 +622,7 @@ fn multiply(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
         doubles |= body.b.module.types[ty] == Type::Float(Float::F64);
         let is_brain = matches!(body.b.spv_type(inst, matrix.component)?.kind, SpvKind::Brain);
         numbers.push(match &body.b.module.types[ty] {
-            Type::Float(_) => Number::Float,
+            Type::Float(_) if !has(brain) => Number::Float,
             Type::Int(16) if is_brain || has(brain) => Number::Brain,
             _ if has(brain) => {
                 return Err(inst.error("takes other than 16-bit integers as brain floats".into()));

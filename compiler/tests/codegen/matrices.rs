@@ -3,12 +3,11 @@
 
 use std::fmt::Write;
 
-use tally_compiler::{check, parse};
-
-use crate::diff::{Elements, Input, Random, interpreted, same};
+use crate::diff::{Input, Random, interpreted, same};
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, Kernel, module};
 use crate::spirv;
+use tally_compiler::{check, parse};
 
 /// A type of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +62,18 @@ fn half(x: i64) -> u16 {
     assert!(x.unsigned_abs() <= 2048, "{x} as a half");
     if x == 0 { 0 } else { sign | (((bits >> 23) - 127 + 15) << 10 | bits >> 13 & 0x3ff) as u16 }
 }
+
+const HEAD: &str = "OpCapability Int8
+    OpCapability Int16
+    OpCapability Float16
+    OpCapability Float64
+    OpCapability Groups
+    OpCapability SubgroupDispatch
+    OpCapability CooperativeMatrixKHR
+    OpCapability BFloat16TypeKHR
+    OpCapability BFloat16CooperativeMatrixKHR
+    OpExtension \"SPV_KHR_cooperative_matrix\"
+    OpExtension \"SPV_KHR_bfloat16\"";
 
 /// The layouts in memory.
 const ROWS: u32 = 0;
@@ -240,17 +251,6 @@ impl Case {
             constants += "%event = OpTypeEvent\n%noevent = OpConstantNull %event\n\
                           %one64 = OpConstant %i64 1\n";
         }
-        let head = "OpCapability Int8
-             OpCapability Int16
-             OpCapability Float16
-             OpCapability Float64
-             OpCapability Groups
-             OpCapability SubgroupDispatch
-             OpCapability CooperativeMatrixKHR
-             OpCapability BFloat16TypeKHR
-             OpCapability BFloat16CooperativeMatrixKHR
-             OpExtension \"SPV_KHR_cooperative_matrix\"
-             OpExtension \"SPV_KHR_bfloat16\"";
         let notes = format!(
             "OpExecutionMode %k SubgroupSize {}
              OpDecorate %group BuiltIn WorkgroupId
@@ -269,7 +269,7 @@ impl Case {
              {constants}"
         );
         let assembly = Assembly {
-            head,
+            head: HEAD,
             notes: &notes,
             declarations: &declarations,
             parameters: &parameters,
@@ -283,10 +283,11 @@ impl Case {
     fn inputs(&self, random: &mut Random) -> [Vec<i64>; 3] {
         std::array::from_fn(|i| {
             let signed = !matches!(self.types[i], Num::Int(_)) || self.flags & 1 << i != 0;
+            let small = self.types[3] == Num::Brain || self.types[3] == F16;
             let count = self.memory()[i].2 * 4;
             (0..count)
                 .map(|_| {
-                    let x = random.below(7) as i64;
+                    let x = random.below(if small { 3 } else { 7 }) as i64;
                     let big = self.types[i] == Num::Int(8) && random.below(4) == 0;
                     let x = if big { x + if signed { 115 } else { 240 } } else { x };
                     if signed { x - 3 } else { x }
@@ -347,20 +348,310 @@ impl Case {
 const F32: Num = Num::Float(32);
 const F16: Num = Num::Float(16);
 const F64: Num = Num::Float(64);
+const BITS: Num = Num::BrainBits;
 const I8: Num = Num::Int(8);
 const I32: Num = Num::Int(32);
 
-/// Sizes that Intel's matrix engines have, and others.
+/// Sizes that Intel's matrix engines have.
 #[test]
-fn products_of_all_types_and_sizes_are_right() {
+fn products_of_all_types_are_right() {
     let mut random = Random::new(1);
+    let signed = |signs, types, sizes| Case { flags: signs, ..Case::new(16, types, sizes) };
     let cases = [
         Case::new(16, [F32; 4], (8, 16, 16)),
+        Case::new(16, [F64; 4], (8, 16, 4)),
         Case::new(16, [F16, F16, F32, F32], (8, 16, 16)),
+        Case::new(16, [F16, F16, F32, F16], (8, 16, 16)),
         Case::new(8, [F16; 4], (8, 8, 16)),
-        Case { flags: 15, ..Case::new(16, [I8, I8, I32, I32], (8, 16, 32)) },
+        Case::new(16, [Num::Brain, Num::Brain, F32, F32], (8, 16, 16)),
+        Case::new(16, [Num::Brain; 4], (8, 16, 16)),
+        Case { flags: 0x40, ..Case::new(16, [BITS, BITS, F32, F32], (8, 16, 16)) },
+        Case { flags: 0x1c0, ..Case::new(16, [BITS; 4], (8, 16, 16)) },
+        Case { flags: 0x20, ..Case::new(16, [F32; 4], (8, 16, 8)) },
+        signed(15, [I8, I8, I32, I32], (8, 16, 32)),
+        signed(12, [I8, I8, I32, I32], (8, 16, 32)),
+        signed(13, [I8, I8, I32, I32], (8, 16, 32)),
+        signed(14, [I8, I8, I32, I32], (8, 16, 32)),
+        signed(0, [I8, I8, I32, I32], (8, 16, 32)),
+        signed(15, [Num::Int(16), I8, Num::Int(64), Num::Int(64)], (4, 16, 4)),
+        signed(15, [I8, I8, I8, I32], (8, 16, 16)),
+        // Results are the low bits.
+        signed(15, [I8; 4], (8, 16, 16)),
     ];
     for case in cases {
         case.run(&mut random);
+    }
+}
+
+/// Sizes with fewer columns than items, with more, and with elements that fill no component; sub-groups of
+/// all sizes.
+#[test]
+fn products_of_all_sizes_are_right() {
+    let mut random = Random::new(2);
+    for lanes in [8, 16, 32] {
+        for sizes in [(1, 16, 16), (8, 16, 8), (16, 16, 32), (4, 64, 16), (2, 3, 5), (7, 12, 9)] {
+            Case::new(lanes, [F32; 4], sizes).run(&mut random);
+        }
+        let types = [I8, I8, I32, I32];
+        Case { flags: 15, ..Case::new(lanes, types, (4, 8, 4)) }.run(&mut random);
+    }
+}
+
+/// Rows, columns, and rows side by side, with gaps between them, in global and in local memory.
+#[test]
+fn all_layouts_are_right() {
+    let mut random = Random::new(3);
+    for layouts in [[ROWS, COLUMNS, ROWS], [COLUMNS, ROWS, COLUMNS], [ROWS, PACKED, ROWS]] {
+        for types in [[F16, F16, F32, F32], [I8, I8, I32, I32], [F32; 4]] {
+            for sizes in [(8, 16, 32), (4, 8, 8)] {
+                let case = Case { layouts, flags: 15, ..Case::new(16, types, sizes) };
+                case.run(&mut random);
+            }
+        }
+    }
+    for types in [[F16, F16, F32, F32], [F32; 4]] {
+        Case { local: true, ..Case::new(16, types, (8, 16, 16)) }.run(&mut random);
+    }
+}
+
+/// The addition of a product saturates, as the numbers of the result.
+#[test]
+fn additions_saturate() {
+    let types = [I8, I8, I32, I32];
+    for (flags, c, expected) in [
+        (0x1f, i32::MAX - 10, i32::MAX),
+        (0x0f, i32::MAX - 10, i32::MIN + 9),
+        (0x10, -10, -1),
+        (0x00, -10, 10),
+    ] {
+        let case = Case { flags, ..Case::new(16, types, (8, 16, 20)) };
+        let module = module(&case.module());
+        let count = |i: usize| case.memory()[i].2 * 4;
+        let bytes: Vec<u8> = (0..count(2)).flat_map(|_| c.to_le_bytes()).collect();
+        let inputs = vec![
+            Input::bytes(vec![1; count(0)]),
+            Input::bytes(vec![1; count(1)]),
+            Input::bytes(bytes),
+            Input::bytes(vec![0; count(3) * 4]),
+        ];
+        let run = (Grid::line(64, 32), inputs);
+        let got = interpreted(&module, "k", &run).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(got[3][..4], expected.to_le_bytes(), "{flags:#x}");
+        same(&module, "k", run.0, &run.1, "");
+    }
+}
+
+/// A module of one kernel, whose matrices are of 8 x 16 floats unless they say otherwise.
+fn text(lanes: u32, declarations: &str, body: &str, functions: &str) -> String {
+    let notes = format!(
+        "OpExecutionMode %k SubgroupSize {lanes}
+         OpDecorate %lane BuiltIn SubgroupLocalInvocationId"
+    );
+    let declarations = format!(
+        "%pi32 = OpTypePointer Input %i32
+         %lane = OpVariable %pi32 Input
+         %f32 = OpTypeFloat 32
+         %f16 = OpTypeFloat 16
+         %pf = OpTypePointer CrossWorkgroup %f32
+         %own = OpTypePointer Function %f32
+         %n0 = OpConstant %i32 0
+         %n1 = OpConstant %i32 1
+         %n2 = OpConstant %i32 2
+         %n3 = OpConstant %i32 3
+         %n4 = OpConstant %i32 4
+         %n8 = OpConstant %i32 8
+         %n16 = OpConstant %i32 16
+         %l0 = OpConstant %i64 0
+         %l1 = OpConstant %i64 1
+         %l16 = OpConstant %i64 16
+         %two = OpConstant %f32 0x40000000
+         %ten = OpConstant %f32 0x41200000
+         %a = OpTypeCooperativeMatrixKHR %f32 %n3 %n8 %n16 %n0
+         %b = OpTypeCooperativeMatrixKHR %f32 %n3 %n16 %n16 %n1
+         %c = OpTypeCooperativeMatrixKHR %f32 %n3 %n8 %n16 %n2
+         {declarations}"
+    );
+    let assembly = Assembly {
+        head: HEAD,
+        notes: &notes,
+        declarations: &declarations,
+        parameters: &[("in", "pf"), ("out", "pf")],
+        variables: "",
+        body,
+    };
+    format!("{}\n{functions}", assembly.text())
+}
+
+/// What one sub-group makes of the numbers 0 to 127, as floats, in `out`.
+fn results(lanes: u32, text: &str, items: u32) -> Vec<f32> {
+    let module = module(&spirv::assemble(text));
+    let numbers = |count: u32| (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let inputs = [Input::bytes(numbers(512)), Input::bytes(numbers(512))];
+    let grid = Grid::line(items.into(), items);
+    assert!(Kernel::is_widened(&module, "k", lanes), "{text}");
+    let run = (grid, inputs.to_vec());
+    let got = interpreted(&module, "k", &run).unwrap_or_else(|error| panic!("{error}"));
+    same(&module, "k", grid, &inputs, text);
+    got[1].chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// Arithmetic and conversions, of all elements; fills and constants; functions, selections and phis.
+#[test]
+fn elements_are_computed_one_by_one() {
+    let text = text(
+        16,
+        "%tens = OpConstantComposite %c %ten
+         %none = OpConstantNull %c
+         %half = OpTypeCooperativeMatrixKHR %f16 %n3 %n8 %n16 %n2
+         %ints = OpTypeCooperativeMatrixKHR %i32 %n3 %n8 %n16 %n2
+         %longs = OpTypeCooperativeMatrixKHR %i64 %n3 %n8 %n16 %n2
+         %of = OpTypeFunction %c %c %f32",
+        "%x = OpCooperativeMatrixLoadKHR %c %in %n0 %l16
+         %twos = OpCompositeConstruct %c %two
+         %x2 = OpFMul %c %x %twos
+         %x4 = OpFunctionCall %c %scaled %x2 %two
+         %plus = OpFAdd %c %x4 %tens
+         %minus = OpFNegate %c %plus
+         %h = OpFConvert %half %minus
+         %back = OpFConvert %c %h
+         %i = OpConvertFToS %ints %back
+         %ineg = OpSNegate %ints %i
+         %itwice = OpIAdd %ints %ineg %ineg
+         %ihalf = OpISub %ints %itwice %ineg
+         %iless = OpSDiv %ints %ihalf %ihalf
+         %iall = OpIMul %ints %ihalf %iless
+         %l = OpSConvert %longs %iall
+         %short = OpUConvert %ints %l
+         %f = OpConvertSToF %c %short
+         %d = OpFDiv %c %f %twos
+         %s = OpFSub %c %d %none
+         %some = OpINotEqual %bool %n1 %n0
+         %chosen = OpSelect %c %some %s %none
+         OpBranch %head
+         %head = OpLabel
+         %turn = OpPhi %i32 %n0 %entry %next %head
+         %sum = OpPhi %c %chosen %entry %more %head
+         %more = OpFAdd %c %sum %twos
+         %next = OpIAdd %i32 %turn %n1
+         %again = OpULessThan %bool %next %n4
+         OpBranchConditional %again %head %end
+         %end = OpLabel
+         OpCooperativeMatrixStoreKHR %out %more %n0 %l16",
+        "%scaled = OpFunction %c None %of
+         %given = OpFunctionParameter %c
+         %by = OpFunctionParameter %f32
+         %inside = OpLabel
+         %r = OpMatrixTimesScalar %c %given %by
+         OpReturnValue %r
+         OpFunctionEnd",
+    )
+    .replace("%i = OpComposite", "%id0 = OpComposite");
+    let got = results(16, &text, 16);
+    for (i, got) in got.into_iter().take(128).enumerate() {
+        assert_eq!(got, (4 * i + 10) as f32 / 2.0 + 8.0, "element {i}");
+    }
+}
+
+/// Components of an item: their number, their places, in variables and in values.
+#[test]
+fn items_have_their_own_components() {
+    for (lanes, length) in [(8, 16), (16, 8), (32, 4)] {
+        let text = text(
+            lanes,
+            "%pm = OpTypePointer Function %c
+             %v2 = OpTypeVector %i32 2",
+            "%length = OpCooperativeMatrixLengthKHR %i32 %c
+             %x = OpCooperativeMatrixLoadKHR %c %in %n0 %l16
+             OpStore %var %x
+             OpBranch %head
+             %head = OpLabel
+             %turn = OpPhi %i32 %n0 %entry %next %head
+             %place = OpAccessChain %own %var %turn
+             %old = OpLoad %f32 %place
+             %at = OpCooperativeMatrixGetElementCoordINTEL %v2 %x %turn
+             %row = OpCompositeExtract %i32 %at 0
+             %column = OpCompositeExtract %i32 %at 1
+             %rows = OpIMul %i32 %row %n16
+             %number = OpIAdd %i32 %rows %column
+             %new = OpConvertUToF %f32 %number
+             %both = OpFAdd %f32 %old %new
+             OpStore %place %both
+             %next = OpIAdd %i32 %turn %n1
+             %again = OpULessThan %bool %next %length
+             OpBranchConditional %again %head %end
+             %end = OpLabel
+             %y = OpLoad %c %var
+             %first = OpCompositeExtract %f32 %y 0
+             %more = OpFAdd %f32 %first %ten
+             %z = OpCompositeInsert %c %more %y 0
+             OpCooperativeMatrixPrefetchINTEL %in %n0 %n0 %n8 %n16 0 %n0 %l16
+             OpCooperativeMatrixStoreKHR %out %z %n0 %l16
+             %count = OpConvertUToF %f32 %length
+             %far = OpInBoundsPtrAccessChain %pf %out %l128
+             OpStore %far %count",
+            "",
+        )
+        .replace("%entry = OpLabel", "%entry = OpLabel\n%var = OpVariable %pm Function")
+        .replace("%l16 = ", "%l128 = OpConstant %i64 128\n%l16 = ");
+        let got = results(lanes, &text, lanes);
+        assert_eq!(got[128], length as f32);
+        for (i, &got) in got.iter().take(128).enumerate() {
+            // The first component of all items together is the first elements.
+            let more = if i < lanes as usize { 10 } else { 0 };
+            assert_eq!(got, (2 * i + more) as f32, "element {i} of {lanes}");
+        }
+    }
+}
+
+/// What a module is refused for, with the reason.
+#[test]
+fn wrong_matrices_are_refused_with_the_reason() {
+    let product = "%x = OpCooperativeMatrixLoadKHR %a %in %n0 %l16
+         %y = OpCooperativeMatrixLoadKHR %b %in %n0 %l16
+         %z = OpCooperativeMatrixLoadKHR %c %in %n0 %l16
+         %r = OpCooperativeMatrixMulAddKHR %c %x %y %z
+         OpCooperativeMatrixStoreKHR %out %r %n0 %l16";
+    let right = text(16, "", product, "");
+    let log = |text: &str| {
+        let bytes = spirv::assemble(text);
+        let mut module = match parse::parse(&bytes, &[]) {
+            Ok(module) => module,
+            Err(error) => return error.to_string(),
+        };
+        check::check(&mut module).err().map_or(String::new(), |failure| failure.to_string())
+    };
+    assert_eq!(log(&right), "");
+    let wide = "%n64 = OpConstant %i32 64\n%n16 = ";
+    let two = "OpEntryPoint Kernel %other \"other\"
+        OpExecutionMode %other SubgroupSize 8
+        OpExecutionMode %k SubgroupSize";
+    let other = "OpFunctionEnd
+        %other = OpFunction %void None %nothing
+        %only = OpLabel
+        OpReturn
+        OpFunctionEnd";
+    let cases: [(&[(&str, &str)], &str); 11] = [
+        (&[("%f32 %n3 %n16 %n16 %n1", "%f32 %n3 %n8 %n16 %n1")], "multiplies 8x16 by 8x16"),
+        (&[("%f32 %n3 %n8 %n16 %n0", "%f32 %n3 %n8 %n16 %n2")], "not A, B and accumulator"),
+        (&[("%f32 %n3 %n8 %n16 %n0", "%f32 %n3 %n8 %n16 %n3")], "has use 3"),
+        (&[("%f32 %n3 %n8 %n16 %n0", "%f32 %n2 %n8 %n16 %n0")], "of 8x16 in scope 2"),
+        (&[("%f32 %n3 %n8 %n16 %n0", "%f32 %n3 %n8 %n0 %n0")], "a matrix of 8x0"),
+        (
+            &[("%n16 = ", wide), ("%f32 %n3 %n8 %n16 %n0", "%f32 %n3 %n64 %n64 %n0")],
+            "of 64x64, the limit is 2048 elements",
+        ),
+        (&[("%a %in %n0", "%a %in %n4")], "with the layout 4, which is not known"),
+        (&[("%a %in %n0 %l16", "%a %in %n0")], "has no stride"),
+        (&[("%x %y %z", "%x %y %z 512")], "with the operands 0x200"),
+        (&[("%x %y %z", "%x %y %z 64")], "other than 16-bit integers as brain floats"),
+        (&[("OpExecutionMode %k SubgroupSize", two), ("%fn =", "%nothing = OpTypeFunction %void\n%fn ="), ("OpFunctionEnd", other)], "several sizes"),
+    ];
+    for (changes, reason) in cases {
+        let text = changes.iter().fold(right.clone(), |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        });
+        let log = log(&text);
+        assert!(log.contains(reason), "{reason:?} is not in {log:?}");
     }
 }

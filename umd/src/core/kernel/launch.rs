@@ -83,8 +83,12 @@ impl Launch {
         // A launch without a size gets this one ("Kernel Group Size").
         match info.required_group_size {
             Some(required) => launch.set_group_size(info, required)?,
-            None if launch.code.usual().max_items() != 0 => launch.set_group_size(info, [1; 3])?,
-            None => {}
+            None => {
+                let items = if info.full_subgroups { info.max_subgroup_size } else { 1 };
+                if launch.code.usual().max_items() >= items {
+                    launch.set_group_size(info, [items, 1, 1])?;
+                }
+            }
         }
         Ok(launch)
     }
@@ -224,6 +228,13 @@ impl Launch {
             )));
         }
         let items = size.iter().map(|&it| u128::from(it)).product::<u128>();
+        let lanes = info.max_subgroup_size.max(1);
+        if info.full_subgroups && !items.is_multiple_of(lanes.into()) {
+            return Err(group_size(format!(
+                "groupSize: {items} work-items are no whole sub-groups of {lanes}, over which the matrices of {} are spread",
+                info.name
+            )));
+        }
         let piece = self.code.piece(size);
         let max = piece.max_items();
         if items > u128::from(max) {
