@@ -83,11 +83,8 @@ fn a_tiled_product_of_matrices_is_right() {
         check!(zeKernelSetArgumentValue(kernel, index as u32, 8, value.cast()));
     }
     let list = gpu.immediate(0, true);
-    let groups = ze_group_count_t {
-        groupCountX: N as u32 / 16,
-        groupCountY: N as u32 / 8,
-        groupCountZ: 1,
-    };
+    let groups =
+        ze_group_count_t { groupCountX: N as u32 / 16, groupCountY: N as u32 / 8, groupCountZ: 1 };
     let none = ptr::null_mut();
     check!(zeCommandListAppendLaunchKernel(list.0, kernel, &raw const groups, NONE, 0, none));
     list.synchronize();

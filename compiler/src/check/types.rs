@@ -5,8 +5,9 @@ use super::support;
 use crate::ir::Scalar;
 use crate::ir::group::{Product, Saturation, identity};
 use crate::ir::{
-    AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, GroupOp, ImageOp, Inst,
-    Loc, MathOp, Module, Op, Operand, Scope, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
+    AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, GroupOp, ImageOp,
+    Inst, Loc, MathOp, Module, Op, Operand, Scope, SecondResult, Terminator, TernaryOp, Type,
+    TypeId, UnaryOp,
 };
 
 /// Checks that every instruction of a function is supported and fits its types, and reports each that
@@ -350,9 +351,10 @@ impl Types<'_> {
         let &[first, second] = members.as_slice() else { return None };
         let &Type::Array(element, _) = self.ty(result) else { return None };
         let parts = [product.first(), product.second(), product.result()];
-        rule(std::iter::zip([first, second, result], parts).all(|(ty, count)| {
-            *self.ty(ty) == Type::Array(element, u64::from(count))
-        }))?;
+        rule(
+            std::iter::zip([first, second, result], parts)
+                .all(|(ty, count)| *self.ty(ty) == Type::Array(element, u64::from(count))),
+        )?;
         match self.ty(element) {
             Type::Int(_) => Some(()),
             Type::Float(_) => rule(product.saturation == Saturation::None),

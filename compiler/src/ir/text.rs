@@ -18,8 +18,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::{
-    Access, AddressSpace, ArgKind, ConstId, ConstKind, Flags, Float, Function, FunctionId, GroupOp, Inst,
-    Kernel, Module, Op, Operand, Terminator, Type, TypeId, Types, ValueId,
+    Access, AddressSpace, ArgKind, ConstId, ConstKind, Flags, Float, Function, FunctionId, GroupOp,
+    Inst, Kernel, Module, Op, Operand, Terminator, Type, TypeId, Types, ValueId,
 };
 
 /// The maximum number of components of a composite type or constant that are printed.

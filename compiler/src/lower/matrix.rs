@@ -73,8 +73,7 @@ impl Body<'_, '_> {
             Some(kind) => {
                 let symbol = format!("llvm.{kind}.sat.{}", suffix(module, element));
                 self.unit.declare(&number, &symbol, &format!("{number}, {number}"));
-                let total =
-                    format!("call {number} @{symbol}({number} %sum, {number} %own.value)");
+                let total = format!("call {number} @{symbol}({number} %sum, {number} %own.value)");
                 (nothing.to_owned(), total)
             }
         };

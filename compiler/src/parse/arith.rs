@@ -139,7 +139,7 @@ fn convert(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     let a = body.arg(inst, 0)?;
     let ty = body.result_type(inst)?;
     let (from_brain, to_brain) = brain::brains(body, inst)?;
-    let a = if from_brain { body.from_brain(a) } else { a };
+    let a = if from_brain { body.brain_to_float(a) } else { a };
     if !to_brain {
         let result = converted(body, inst, a, ty);
         return body.set_result(inst, result).map(|()| true);
@@ -147,7 +147,7 @@ fn convert(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     let float = body.b.module.types.float(Float::F32);
     let float = body.b.module.types.with_element(ty, float);
     let wide = converted(body, inst, a, float);
-    let result = body.to_brain(wide, ty);
+    let result = body.float_to_brain(wide, ty);
     body.set_result(inst, result)?;
     Ok(true)
 }

@@ -39,9 +39,9 @@ pub fn converted(
         return Err(inst.error(format!("converts something else than {wanted}-bit floats")));
     }
     Ok(match inst.op() {
-        Spv::ConvertFToBF16INTEL => body.to_brain(a, ty),
+        Spv::ConvertFToBF16INTEL => body.float_to_brain(a, ty),
         Spv::RoundFToTF32INTEL => body.without_low_bits(a, 13),
-        _ => body.from_brain(a),
+        _ => body.brain_to_float(a),
     })
 }
 
@@ -65,7 +65,7 @@ pub fn is_brain(body: &Body<'_, '_>, inst: &Instruction<'_>, ty: u32) -> Result<
 
 impl Body<'_, '_> {
     /// 32-bit floats of brain floats.
-    pub fn from_brain(&mut self, a: Operand) -> Operand {
+    pub fn brain_to_float(&mut self, a: Operand) -> Operand {
         let ty = self.type_of(a);
         let (i32, float) = (self.b.module.types.int(32), self.b.module.types.float(Float::F32));
         let wide = self.b.module.types.with_element(ty, i32);
@@ -77,7 +77,7 @@ impl Body<'_, '_> {
     }
 
     /// Brain floats of 32-bit floats, rounded to nearest, ties to even.
-    pub fn to_brain(&mut self, a: Operand, ty: TypeId) -> Operand {
+    pub fn float_to_brain(&mut self, a: Operand, ty: TypeId) -> Operand {
         let rounded = self.without_low_bits(a, 16);
         let bits_ty = self.int_like(self.type_of(a));
         let bits = self.bitcast(rounded, bits_ty);

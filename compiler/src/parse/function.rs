@@ -11,8 +11,8 @@ use super::builder::{Builder, Def, InstructionSet, Signature};
 use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
-    arith, async_copy, brain, debug, directed, dot, gather, group, image, imports, indirect,
-    lines, matrix, memory, opencl, vendor,
+    arith, async_copy, brain, debug, directed, dot, gather, group, image, imports, indirect, lines,
+    matrix, memory, opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{

@@ -175,10 +175,10 @@ fn elementwise(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> 
             parts.push(if brain::is_conversion(inst.op()) {
                 brain::converted(body, inst, a, element)?
             } else {
-                let a = if from_brain { body.from_brain(a) } else { a };
+                let a = if from_brain { body.brain_to_float(a) } else { a };
                 let wide = if to_brain { floats } else { element };
                 let result = arith::converted(body, inst, a, wide);
-                if to_brain { body.to_brain(result, element) } else { result }
+                if to_brain { body.float_to_brain(result, element) } else { result }
             });
         }
     } else if let Some(op) = arith::unary_op(inst.op()) {
@@ -682,7 +682,7 @@ fn multiply(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
                 Number::Brain => {
                     let floats = body.b.module.types.float(Float::F32);
                     let part = resized(body, part, floats);
-                    body.to_brain(part, element)
+                    body.float_to_brain(part, element)
                 }
                 _ => resized(body, part, element),
             });
@@ -698,7 +698,7 @@ fn as_number(body: &mut Body<'_, '_>, part: Operand, number: Number, ty: TypeId)
         Number::Int { signed } => body.resize_int(part, ty, signed),
         Number::Float => resized(body, part, ty),
         Number::Brain => {
-            let part = body.from_brain(part);
+            let part = body.brain_to_float(part);
             resized(body, part, ty)
         }
     }

@@ -79,7 +79,12 @@ fn variable(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
 }
 
 /// The memory operands from word `index` on, for a value of type `ty`.
-pub fn access(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize, ty: TypeId) -> Result<Access> {
+pub fn access(
+    body: &Body<'_, '_>,
+    inst: &Instruction<'_>,
+    index: usize,
+    ty: TypeId,
+) -> Result<Access> {
     let mut access = plain_access(body.b.module.types.align(ty));
     if let Some(&mask) = inst.rest().get(index) {
         let mask = MemoryAccess::from_bits_retain(mask);

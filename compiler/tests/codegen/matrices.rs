@@ -140,9 +140,9 @@ impl Case {
         let mut given: Vec<(Num, &str)> = Vec::new();
         let mut types = Vec::new();
         for (num, name) in self.types.into_iter().zip(names) {
-            let known = given.iter().find(|(known, _)| {
-                known == &num || known.declare("x") == num.declare("x")
-            });
+            let known = given
+                .iter()
+                .find(|(known, _)| known == &num || known.declare("x") == num.declare("x"));
             let known = known.map(|(_, name)| *name);
             if known.is_none() {
                 declarations += &num.declare(name);
@@ -155,10 +155,7 @@ impl Case {
                 let _ = writeln!(declarations, "%p_{ty} = OpTypePointer CrossWorkgroup %{ty}");
             }
             if self.local && i < 2 {
-                let _ = writeln!(
-                    declarations,
-                    "%l{i} = OpTypePointer Workgroup %{ty}"
-                );
+                let _ = writeln!(declarations, "%l{i} = OpTypePointer Workgroup %{ty}");
             }
         }
         let mut number = |n: usize| {
@@ -173,10 +170,8 @@ impl Case {
         let scope = number(3);
         for (i, (rows, columns)) in self.shapes().into_iter().enumerate() {
             let [rows, columns, used] = [rows, columns, uses[i]].map(&mut number);
-            let line = format!(
-                "OpTypeCooperativeMatrixKHR %{} {scope} {rows} {columns} {used}",
-                types[i]
-            );
+            let line =
+                format!("OpTypeCooperativeMatrixKHR %{} {scope} {rows} {columns} {used}", types[i]);
             if i == 3 && self.types[2] == self.types[3] {
                 continue;
             }
@@ -227,10 +222,8 @@ impl Case {
                 );
                 from = format!("%lat{i}");
             }
-            let _ = writeln!(
-                body,
-                "%x{i} = OpCooperativeMatrixLoadKHR %m{i} {from} {layout} %s{i}"
-            );
+            let _ =
+                writeln!(body, "%x{i} = OpCooperativeMatrixLoadKHR %m{i} {from} {layout} %s{i}");
         }
         let pointers: Vec<String> = types.iter().map(|ty| format!("p_{ty}")).collect();
         let mut parameters = vec![
@@ -242,11 +235,7 @@ impl Case {
         if self.local {
             parameters.extend([("local0", "l0"), ("local1", "l1")]);
             for i in 0..2 {
-                let _ = writeln!(
-                    constants,
-                    "%c{i}x4 = OpConstant %i64 {}",
-                    self.memory()[i].2 * 4
-                );
+                let _ = writeln!(constants, "%c{i}x4 = OpConstant %i64 {}", self.memory()[i].2 * 4);
             }
             constants += "%event = OpTypeEvent\n%noevent = OpConstantNull %event\n\
                           %one64 = OpConstant %i64 1\n";
@@ -644,7 +633,14 @@ fn wrong_matrices_are_refused_with_the_reason() {
         (&[("%a %in %n0 %l16", "%a %in %n0")], "has no stride"),
         (&[("%x %y %z", "%x %y %z 512")], "with the operands 0x200"),
         (&[("%x %y %z", "%x %y %z 64")], "other than 16-bit integers as brain floats"),
-        (&[("OpExecutionMode %k SubgroupSize", two), ("%fn =", "%nothing = OpTypeFunction %void\n%fn ="), ("OpFunctionEnd", other)], "several sizes"),
+        (
+            &[
+                ("OpExecutionMode %k SubgroupSize", two),
+                ("%fn =", "%nothing = OpTypeFunction %void\n%fn ="),
+                ("OpFunctionEnd", other),
+            ],
+            "several sizes",
+        ),
     ];
     for (changes, reason) in cases {
         let text = changes.iter().fold(right.clone(), |text, (from, to)| {
