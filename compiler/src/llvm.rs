@@ -217,7 +217,8 @@ pub fn has_long_vectors(target: &TargetCpu) -> bool {
 
 /// The form of the run-time library for a processor (`build.rs`).
 fn form(target: &TargetCpu) -> usize {
-    let fuses = has(target, &["x86-64-v3", "x86-64-v4"], "fma");
+    // Some processors have fused multiply-add but no integers in registers of 256 bits.
+    let fuses = ["fma", "avx2"].iter().all(|it| has(target, &["x86-64-v3", "x86-64-v4"], it));
     // AVX512VL provides the instructions of long vectors for short ones.
     let is_long = has_long_vectors(target) && has(target, &["x86-64-v4"], "avx512vl");
     usize::from(fuses) + usize::from(fuses && is_long)

@@ -350,11 +350,13 @@ impl Types<'_> {
         let Type::Struct { members, .. } = self.ty(offered) else { return None };
         let &[first, second] = members.as_slice() else { return None };
         let &Type::Array(element, _) = self.ty(result) else { return None };
-        let parts = [product.first(), product.second(), product.result()];
-        rule(
-            std::iter::zip([first, second, result], parts)
-                .all(|(ty, count)| *self.ty(ty) == Type::Array(element, u64::from(count))),
-        )?;
+        let &Type::Array(factors, _) = self.ty(first) else { return None };
+        let halves = *self.ty(factors) == Type::Int(16) && *self.ty(element) == Type::Int(32);
+        rule(if product.narrow { halves } else { factors == element })?;
+        let array = |element, count: u32| Type::Array(element, u64::from(count));
+        rule(*self.ty(first) == array(factors, product.first()))?;
+        rule(*self.ty(second) == array(factors, product.second()))?;
+        rule(*self.ty(result) == array(element, product.result()))?;
         match self.ty(element) {
             Type::Int(_) => Some(()),
             Type::Float(_) => rule(product.saturation == Saturation::None),
@@ -386,6 +388,7 @@ impl Types<'_> {
             | BinaryOp::FMin
             | BinaryOp::FMax
             | BinaryOp::CopySign => self.is_float(ty),
+            BinaryOp::PairDot => self.is_int(ty) && self.bits(ty) == 32,
             _ => self.is_int(ty),
         })
     }

@@ -189,7 +189,12 @@ fn product(
         let lane = (at % it.lanes) as usize;
         let offer = offers.iter().find(|(place, _)| place % it.lanes as usize == lane);
         let part = |(_, value): &(usize, Value)| value.part(factor).part((at / it.lanes) as usize);
-        offer.map_or(Value::Bits(0), part)
+        let value = offer.map_or(Value::Bits(0), part);
+        match module.types[element] {
+            // Factors may have 16 bits.
+            Type::Int(32) if it.narrow => Value::Bits(u64::from(value.bits() as i16 as u32)),
+            _ => value,
+        }
     };
     let (multiply, add) = match module.types[element] {
         Type::Float(_) => (BinaryOp::FMul, BinaryOp::FAdd),

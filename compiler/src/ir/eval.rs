@@ -117,6 +117,10 @@ fn binary_int(op: BinaryOp, bits: u32, a: u64, b: u64) -> Option<u64> {
         BinaryOp::URHAdd => ((unsigned_a + unsigned_b + 1) >> 1) as u64,
         BinaryOp::SAbsDiff => (wide_a - wide_b).unsigned_abs() as u64,
         BinaryOp::UAbsDiff => a.abs_diff(b),
+        BinaryOp::PairDot if bits == 32 => {
+            let product = |by: u32| i64::from((a >> by) as i16) * i64::from((b >> by) as i16);
+            (product(0) + product(16)) as u64
+        }
         _ => return None,
     })
 }

@@ -117,6 +117,9 @@ pub struct Product {
     pub depth: u32,
     /// Items of a full sub-group.
     pub lanes: u32,
+    /// Whether the elements of the factors are signed integers of 16 bits, and those of the result have 32;
+    /// else all have one type.
+    pub narrow: bool,
     /// Whether the addition saturates.
     pub saturation: Saturation,
 }
@@ -177,8 +180,10 @@ impl GroupOp {
             GroupOp::InclusiveScan(op) => format!("inclusive_scan {}", op.name()),
             GroupOp::ExclusiveScan(op) => format!("exclusive_scan {}", op.name()),
             GroupOp::Shuffle => "shuffle".into(),
-            GroupOp::MulAdd(Product { rows, columns, depth, lanes, saturation }) => {
-                format!("muladd {rows}x{columns}x{depth} over {lanes}{}", saturation.name())
+            GroupOp::MulAdd(Product { rows, columns, depth, lanes, narrow, saturation }) => {
+                let narrow = if narrow { " of 16 bits" } else { "" };
+                let saturation = saturation.name();
+                format!("muladd {rows}x{columns}x{depth}{narrow} over {lanes}{saturation}")
             }
         }
     }

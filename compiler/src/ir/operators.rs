@@ -106,6 +106,8 @@ named_enum! {
         SAbsDiff = "sabs_diff",
         /// `|a - b|` of unsigned integers, without overflow.
         UAbsDiff = "uabs_diff",
+        /// The sum of the products of the signed lower and upper halves of integers of 32 bits.
+        PairDot = "pair_dot",
         /// Sum.
         FAdd = "fadd",
         /// Difference.

@@ -139,7 +139,7 @@ impl Body<'_, '_> {
         let ty = self.type_of(a);
         let llvm = self.value_type(ty);
         let (fast, wrap) = (fast_math(flags), wrap(flags));
-        let (a, b_operand) = (self.operand(a), b);
+        let (a_operand, b_operand, a) = (a, b, self.operand(a));
         let b = self.operand(b);
         let plain = |name: &str| format!("{name} {llvm} {a}, {b}");
         let pair = format!("{llvm} {a}, {llvm} {b}");
@@ -186,6 +186,7 @@ impl Body<'_, '_> {
             B::URHAdd => self.half_sum(["or", "lshr", "sub"], ty, &a, &b),
             B::SAbsDiff => self.distance("sgt", ty, &a, &b),
             B::UAbsDiff => self.distance("ugt", ty, &a, &b),
+            B::PairDot => self.pair_dot(a_operand, b_operand, ty),
             B::FAdd => format!("fadd {fast}{llvm} {a}, {b}"),
             B::FSub => format!("fsub {fast}{llvm} {a}, {b}"),
             B::FMul => format!("fmul {fast}{llvm} {a}, {b}"),

@@ -47,6 +47,28 @@ impl Body<'_, '_> {
         }
     }
 
+    /// Text of the sums of two products of integers of 16 bits, where vectors have as many components as the
+    /// library's forms, and otherwise of one component after the other.
+    pub(super) fn pair_dot(&mut self, a: Operand, b: Operand, ty: TypeId) -> String {
+        const NAME: &str = "__tally_pair_dot";
+        let lanes = self.unit.module.types.lanes(ty);
+        if lanes.is_multiple_of(MIN_LANES) {
+            return self.library_pieces(&[a, b], NAME, lanes, false, ty);
+        }
+        self.unit.declare("i32", NAME, "i32, i32");
+        let (whole, a, b) = (self.value_type(ty), self.operand(a), self.operand(b));
+        if lanes == 1 {
+            return format!("call i32 @{NAME}(i32 {a}, i32 {b})");
+        }
+        let mut parts = Vec::new();
+        for lane in 0..lanes {
+            let [x, y] =
+                [&a, &b].map(|it| self.def(&format!("extractelement {whole} {it}, i32 {lane}")));
+            parts.push(self.def(&format!("call i32 @{NAME}(i32 {x}, i32 {y})")));
+        }
+        self.assemble(ty, &parts)
+    }
+
     /// Calls the function's form for vectors on one piece of the components after the other.
     fn library_pieces(
         &mut self,

@@ -29,12 +29,13 @@ impl Body<'_, '_> {
         };
         let whole = memory_type(module, ty);
         let name = format!(
-            "tally.muladd.{}.{}x{}x{}.{}.{}.{stride}.{}",
+            "tally.muladd.{}.{}x{}x{}.{}.{}.{}.{stride}.{}",
             type_name(&memory_type(module, element)),
             product.rows,
             product.columns,
             product.depth,
             product.lanes,
+            product.narrow,
             product.saturation as u8,
             slots.offers,
         );
@@ -58,7 +59,8 @@ impl Body<'_, '_> {
     ) -> String {
         let module = self.unit.module;
         let number = memory_type(module, element);
-        let size = module.types.size(element);
+        let size = if it.narrow { 2 } else { module.types.size(element) };
+        let factors = if it.narrow { "i16".to_owned() } else { number.clone() };
         let floats = matches!(module.types[element], Type::Float(_));
         let nothing = if floats { "zeroinitializer" } else { zero(module, element) };
         let (multiply, add) =
@@ -83,9 +85,9 @@ impl Body<'_, '_> {
             "\ndefine internal {whole} @{name}(ptr %frame, ptr %first, i64 %count, i64 %before, i32 %state, {whole} %added) #0 {{
 entry:
   %own = alloca {whole}, align 64
-  %none = alloca {number}, align 8
+  %none = alloca {factors}, align 8
   store {whole} %added, ptr %own, align 8
-  store {number} {nothing}, ptr %none, align 8
+  store {factors} {nothing}, ptr %none, align 8
   %which.state = mul i64 %before, 4
   %state.off = add i64 %which.state, {states}
   %which.offer = mul i64 %before, {offer_size}
@@ -139,11 +141,15 @@ step:
   %{name}.takes = and i1 %{name}.there, %{name}.active
   %{name}.offer = getelementptr i8, ptr %{name}.frame, i64 %offer.off
   %{name}.factor = getelementptr i8, ptr %{name}.offer, i64 {start}
-  %{name}.element = getelementptr {number}, ptr %{name}.factor, i64 %{name}.part
+  %{name}.element = getelementptr {factors}, ptr %{name}.factor, i64 %{name}.part
   %{name}.at = select i1 %{name}.takes, ptr %{name}.element, ptr %none
-  %{name}.value = load {number}, ptr %{name}.at, align 1
+  %{name}.loaded = load {factors}, ptr %{name}.at, align 1
 "
             );
+            let _ = match it.narrow {
+                true => writeln!(text, "  %{name}.value = sext i16 %{name}.loaded to {number}"),
+                false => writeln!(text, "  %{name}.value = freeze {number} %{name}.loaded"),
+            };
         }
         let _ = write!(
             text,

@@ -10,7 +10,6 @@ use super::collected::Collected;
 use super::controls::{Controls, Copies};
 use super::error::Result;
 use super::lines::Line;
-use super::matrix::Matrix;
 use super::pointers::Indirect;
 use super::words::Instruction;
 use crate::ir::{
@@ -89,6 +88,36 @@ pub enum SpvKind {
     Brain,
     /// A matrix that is spread over the items of a sub-group.
     Matrix(Matrix),
+}
+
+/// A type of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// The id of the type of an element.
+    pub component: u32,
+    pub rows: u32,
+    pub columns: u32,
+    /// `Cooperative Matrix Use`: first factor, second factor, result.
+    pub used: u64,
+    /// The number of items of a sub-group.
+    pub lanes: u32,
+}
+
+impl Matrix {
+    /// The number of elements.
+    pub fn elements(&self) -> u32 {
+        self.rows * self.columns
+    }
+
+    /// The number of components that an item has.
+    pub fn length(&self) -> u32 {
+        self.elements().div_ceil(self.lanes)
+    }
+
+    /// Whether an item may have no element in a component.
+    pub fn is_partial(&self, component: u32) -> bool {
+        (component + 1) * self.lanes > self.elements()
+    }
 }
 
 /// A function's declaration.

@@ -10,7 +10,7 @@
 use rspirv::spirv::{Op as Spv, Scope as SpvScope};
 
 use super::body::Body;
-use super::builder::{Builder, SpvKind};
+use super::builder::{Builder, Matrix, SpvKind};
 use super::error::Result;
 use super::memory::access;
 use super::words::{Instruction, intel};
@@ -25,35 +25,6 @@ use crate::ir::{
 const MAX_COMPONENTS: u64 = 128;
 /// The maximum number of multiplications of a product.
 const MAX_PRODUCTS: u64 = 1 << 16;
-
-/// A type of matrices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrix {
-    /// The id of the type of an element.
-    pub component: u32,
-    rows: u32,
-    columns: u32,
-    /// `Cooperative Matrix Use`: first factor, second factor, result.
-    used: u64,
-    /// The number of items of a sub-group.
-    lanes: u32,
-}
-
-impl Matrix {
-    fn elements(&self) -> u32 {
-        self.rows * self.columns
-    }
-
-    /// The number of components that an item has.
-    fn length(&self) -> u32 {
-        self.elements().div_ceil(self.lanes)
-    }
-
-    /// Whether an item may have no element in a component.
-    fn is_partial(&self, component: u32) -> bool {
-        (component + 1) * self.lanes > self.elements()
-    }
-}
 
 /// The number of items over which a module's matrices are spread; `None` if its kernels have sub-groups of
 /// several sizes.
@@ -650,8 +621,19 @@ fn multiply(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
         (_, true) => Saturation::Signed,
         _ => Saturation::Unsigned,
     };
+    let mut narrow = ints > 0 && body.b.module.types.scalar_bits(wide) == 32;
+    for (matrix, number) in [(a, numbers[0]), (b, numbers[1])] {
+        let ty = body.b.ty(inst, matrix.component)?;
+        narrow &= match body.b.module.types.scalar_bits(ty) {
+            8 => true,
+            16 => number == Number::Int { signed: true },
+            _ => false,
+        };
+    }
+    let short = body.b.module.types.int(16);
     let mut arrays = Vec::new();
-    for ((matrix, whole), &number) in factors.into_iter().zip(&numbers) {
+    for (i, ((matrix, whole), &number)) in factors.into_iter().zip(&numbers).enumerate() {
+        let wide = if narrow && i < 2 { short } else { wide };
         let array = Type::Array(wide, u64::from(matrix.length()));
         let array = body.b.module.types.intern(array).unwrap_or(ty);
         if body.type_of(whole) == array && number != Number::Brain {
@@ -670,7 +652,7 @@ fn multiply(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     let pair = Type::Struct { members: vec![first_ty, second_ty], packed: false };
     let pair = body.b.module.types.intern(pair).unwrap_or(ty);
     let offered = body.emit(pair, Op::Construct(vec![first, second]));
-    let product = Product { rows, columns, depth, lanes: result.lanes, saturation };
+    let product = Product { rows, columns, depth, lanes: result.lanes, narrow, saturation };
     body.emit_void(Op::Offer(Scope::Subgroup, offered));
     let op = Op::Collect(GroupOp::MulAdd(product), Scope::Subgroup, Some(added));
     let mut whole = body.emit(sums, op);

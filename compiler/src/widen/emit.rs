@@ -56,6 +56,8 @@ pub(super) struct Widener<'f> {
     pub(super) bodies: Vec<BlockId>,
     /// The value that was last offered to the items of a group.
     pub(super) offered: Option<Operand>,
+    /// Private memory for vectors of the first factor of a product of matrices.
+    pub(super) tables: Vec<(TypeId, Operand)>,
     /// Whether a vector takes so long that the processor does not look ahead to the next one's loads.
     pub(super) long: bool,
     /// Remarks for readers on what slows the code down.
@@ -106,6 +108,7 @@ impl<'f> Widener<'f> {
             labels: Vec::new(),
             bodies: Vec::new(),
             offered: None,
+            tables: Vec::new(),
             long,
             uses: OnceCell::new(),
             remarks: Vec::new(),

@@ -313,7 +313,7 @@ impl Widener<'_> {
     }
 
     /// Private memory for a vector.
-    fn table(&mut self, ty: TypeId) -> Operand {
+    pub(super) fn table(&mut self, ty: TypeId) -> Operand {
         let size = self.out.module.types.size(ty);
         let pointer = self.out.module.types.pointer(AddressSpace::Private);
         let address = self.out.function.new_value(pointer);
