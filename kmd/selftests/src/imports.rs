@@ -54,8 +54,8 @@ fn holds(memory: &Mapped, pages: usize, seed: u64) -> bool {
     (0..pages * WORDS).all(|word| memory.word(word).load(Relaxed) == seed + word as u64)
 }
 
-/// An imported buffer of four pages: "the same memory" for its exporter, the device and all mappings. `theirs` is
-/// the exporter's mapping. With `from_start` processes map it only from its first page on.
+/// "Its memory is the exporter's": four pages that are the same for the exporter, the device and all mappings. `theirs`
+/// is the exporter's mapping. With `from_start` processes map it only from its first page on.
 fn copies_agree(fd: &OwnedFd, theirs: &Mapped, from_start: bool) {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(100);
@@ -141,8 +141,8 @@ fn inode(fd: RawFd) -> u64 {
     }
 }
 
-/// "A file has one handle for a buffer": for its own, and for those of others. What is passed on is the dma-buf that
-/// was imported.
+/// "A file has one handle for a buffer, however often it is imported": its own, and those of others. "Exported again it
+/// is the dma-buf that was imported."
 pub fn an_import_is_the_same_buffer() -> Outcome {
     if udmabuf(1).is_none() {
         return NO_UDMABUF;
@@ -154,7 +154,7 @@ pub fn an_import_is_the_same_buffer() -> Outcome {
     assert_eq!(node.import(node.export(own).unwrap().as_raw_fd()), Ok(own));
     let handle = node.import(fd.as_raw_fd()).unwrap();
     assert_eq!(node.import(fd.as_raw_fd()), Ok(handle));
-    // An import counts as one buffer of its importer's.
+    // "the import counts as a buffer of the file that gets the first handle"
     assert_eq!(counter("buffers"), 2);
     let again = node.export(handle).unwrap();
     assert_eq!(inode(again.as_raw_fd()), inode(fd.as_raw_fd()));
@@ -176,6 +176,7 @@ pub fn an_import_is_the_same_buffer() -> Outcome {
     Outcome::Passed
 }
 
+/// "EINVAL: no dma-buf", and what VM_BIND and the ioctls of cells refuse.
 pub fn imports_are_checked() -> Outcome {
     let Some((fd, memory)) = udmabuf(2) else { return NO_UDMABUF };
     let fixture = Fixture::new();
@@ -195,7 +196,7 @@ pub fn imports_are_checked() -> Outcome {
     }
     fixture.bind(fixture.map(handle, 0, 0, 2, RW)).unwrap();
     assert_eq!(fixture.bind(fixture.map(handle, 0, 1, 1, RW)), Err(libc::EEXIST));
-    // "cells are in buffers of Tally's own"
+    // "Cells lie in buffers of the device's own"
     assert_eq!(fixture.wait(&[entry(handle, 0, 1)], 0, 0), Err(libc::EINVAL));
     let kind = follow_kind::SYNC_FILE;
     let mut follow = SemFollow { handle, value: 1, kind, ..Default::default() };
@@ -217,7 +218,8 @@ pub fn imports_are_checked() -> Outcome {
     Outcome::Passed
 }
 
-/// "A dma-buf whose file is read only": EACCES of everything more.
+/// "If the file of the dma-buf is open for reading only, the import may be bound READ and mapped PROT_READ, and nothing
+/// more: EACCES."
 pub fn read_only_imports_are_only_read() -> Outcome {
     let Some(fd) = heap_buffer(1, false) else { return NO_HEAP };
     let fixture = Fixture::new();
@@ -235,7 +237,8 @@ pub fn read_only_imports_are_only_read() -> Outcome {
     Outcome::Passed
 }
 
-/// An import needs neither the descriptor, nor the memfd, nor the process that made both.
+/// "It lives until its handles, mappings and bindings are gone, also without the descriptor, the exporter's handle and
+/// the process that made it."
 pub fn imports_outlive_their_files_and_makers() -> Outcome {
     if udmabuf(1).is_none() {
         return NO_UDMABUF;
@@ -340,8 +343,7 @@ pub fn an_import_ends_while_a_command_uses_it() -> Outcome {
     Outcome::Passed
 }
 
-/// "Synchronization is explicit": a command does not wait for fences that others have attached to the buffer. A
-/// program that wants to, has a counter follow them.
+/// "fences of the dma-buf are neither waited for nor added": a command runs before. "SEM_FOLLOW follows them".
 pub fn fences_of_imports_are_not_waited_for() -> Outcome {
     let Some(vgem) = Vgem::open() else { return NO_VGEM };
     let buffer = vgem.buffer(1);
@@ -363,7 +365,8 @@ pub fn fences_of_imports_are_not_waited_for() -> Outcome {
     Outcome::Passed
 }
 
-/// One buffer is bound many times, in several VMs, and again after all bindings have gone.
+/// "It is mapped for the device from the first binding to the end of the last": however many there are at a time, in
+/// several VMs, and again after all have gone.
 pub fn imports_are_bound_again() -> Outcome {
     let Some((fd, memory)) = udmabuf(2) else { return NO_UDMABUF };
     let theirs = Mapped::new(memory.as_raw_fd(), 0, 2 * PAGE, BOTH).unwrap();
