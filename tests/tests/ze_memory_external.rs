@@ -229,6 +229,15 @@ fn files_that_are_no_memory_and_memory_that_is_no_file_are_refused() {
     let memory = for_export(&gpu, 4096);
     let file = file_of(&gpu, memory);
     assert_eq!(imported(&gpu, 8192, file.as_raw_fd()), invalid, "it is shorter");
+    if !ze::on_kernel_lane() {
+        let request = ze_external_memory_import_fd_t {
+            flags: DMA_BUF,
+            fd: file.as_raw_fd(),
+            ..Default::default()
+        };
+        assert_eq!(allocate(&gpu, 4096, (&raw const request).cast()), invalid);
+        assert!(ze::description().contains("no DMA-BUF"), "{}", ze::description());
+    }
     let import = ze_external_memory_import_fd_t {
         flags: OPAQUE,
         fd: file.as_raw_fd(),

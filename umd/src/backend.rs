@@ -31,7 +31,7 @@ mod syncobjs;
 pub use host_wait::HostWait;
 pub use ioctls::{Ioctls, Result};
 pub use lane::{Backend, Loss};
-pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher};
+pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher, is_dma_buf};
 pub use syncobjs::Syncobjs;
 
 /// Opens the device of this machine: a Tally render node if there is one, otherwise the device in this

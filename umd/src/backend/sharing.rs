@@ -2,7 +2,7 @@
 //! Buffers that are shared between processes, and notifications of signals to cells in them.
 
 use std::any::Any;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use tally_uapi::ioctl::{BoCreate, Errno};
@@ -36,6 +36,17 @@ pub struct SharedBo {
     pub size: u64,
     /// Whether importers may only read it.
     pub read_only: bool,
+}
+
+/// Whether a file is a DMA-BUF of the kernel's. Its size never changes.
+pub fn is_dma_buf(file: &OwnedFd) -> bool {
+    /// DMA_BUF_MAGIC of `linux/magic.h`.
+    const MAGIC: libc::__fsword_t = 0x444d_4142;
+    // SAFETY: asks about a descriptor that we own; the struct is valid when zero.
+    unsafe {
+        let mut system: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &mut system) == 0 && system.f_type == MAGIC
+    }
 }
 
 /// Keeps the memory of an exported buffer from being reused, if its file does not.

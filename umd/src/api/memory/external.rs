@@ -15,6 +15,7 @@ use tally_ze::*;
 
 use super::Extensions;
 use crate::api::{Call, Link, api};
+use crate::backend::is_dma_buf;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::driver::Driver;
@@ -158,7 +159,11 @@ fn check_type(
 pub(in crate::api) fn source(extensions: &Extensions, context: &Context) -> Result<Source> {
     if let Some((file, flags)) = extensions.import {
         check_type(imported_types(context.device()), flags)?;
-        return Ok(Source::File(duplicate(file)?));
+        let copy = duplicate(file)?;
+        if flags == DMA_BUF && !is_dma_buf(&copy) {
+            return Err(Error::invalid(format!("pNext->fd: {file} is no DMA-BUF")));
+        }
+        return Ok(Source::File(copy));
     }
     let Some(flags) = extensions.export else { return Ok(Source::New) };
     check_type(exported_types(context.device()), flags)?;

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::Errno;
 
-use crate::backend::{BoUse, Result, SharedBo};
+use crate::backend::{BoUse, Result, SharedBo, is_dma_buf};
 use crate::quota::Quota;
 
 mod backing;
@@ -189,17 +189,6 @@ fn is_sealed(file: &OwnedFd) -> bool {
     // SAFETY: asks about a descriptor that we own.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
-}
-
-/// Whether a file is a DMA-BUF of the kernel's. Its size never changes.
-fn is_dma_buf(file: &OwnedFd) -> bool {
-    /// DMA_BUF_MAGIC of `linux/magic.h`.
-    const MAGIC: libc::__fsword_t = 0x444d_4142;
-    // SAFETY: asks about a descriptor that we own; the struct is valid when zero.
-    unsafe {
-        let mut system: libc::statfs = std::mem::zeroed();
-        libc::fstatfs(file.as_raw_fd(), &mut system) == 0 && system.f_type == MAGIC
-    }
 }
 
 /// The size of a file in bytes; 0 if it is unknown.
