@@ -12,6 +12,7 @@ use tally_uapi::ioctl::{VmBind, VmCreate, VmDestroy, bind_flag, bind_op};
 
 use crate::Outcome;
 use crate::device::{Mapped, Node, PAGE, RW, eventually};
+use crate::foreign::{udmabuf, udmabufs};
 use crate::fuzz::Dice;
 use crate::half::is_pci;
 use crate::host::{Device, NO_HOST, WINDOW, errno};
@@ -196,6 +197,87 @@ pub fn a_file_shows_what_is_bound() -> Outcome {
         vm.end();
         assert!(!reader.can(1, false), "after the VM");
     })
+}
+
+/// "A mapping of exactly a range in which memory of another driver is bound, or of a part of it, becomes one of that
+/// driver's when it is made. It shows that memory until the process maps something else there, also after the driver has
+/// unmapped it"; "In other mappings of the range every access is SIGBUS."
+pub fn memory_of_other_drivers_has_areas_of_its_own() -> Outcome {
+    let Some((fd, memory)) = udmabuf(4) else {
+        return Outcome::Skipped("the kernel has no udmabuf");
+    };
+    let theirs = Mapped::new(memory.as_raw_fd(), 0, 4 * PAGE, BOTH).expect("the memfd");
+    let outcome = with_vm(|vm| {
+        let handle = vm.node.import(fd.as_raw_fd()).expect("an import");
+        let own = vm.node.bo(1, 0).expect("a buffer");
+        vm.map(handle, 0, 0, 2, RW);
+        vm.map(handle, 2, 2, 1, bind_flag::READ);
+        vm.map(own, 0, 3, 1, RW);
+        let (mut told, tell) = std::io::pipe().expect("a pipe");
+        let (wait, mut go_on) = std::io::pipe().expect("a pipe");
+        let child = holder(|| areas(&vm.file, tell.as_raw_fd(), wait.as_raw_fd()));
+        let mut first = [0];
+        std::io::Read::read_exact(&mut told, &mut first).expect("its word");
+        assert_eq!(first, [0], "which one");
+        assert_eq!(theirs.word(0).load(SeqCst) & 0xff, 7, "what it has written");
+        vm.unmap(0, 3);
+        std::io::Write::write_all(&mut go_on, &[1]).expect("the child");
+        assert_eq!(child.status(), 0, "which one, in the upper byte");
+    });
+    drop((theirs, fd, memory));
+    eventually(|| udmabufs() == 0);
+    outcome
+}
+
+/// Maps what [`memory_of_other_drivers_has_areas_of_its_own`] has bound. Tells the number of the first thing that is
+/// not as it should be, 0 if all is, waits for a byte, and returns such a number for afterwards.
+fn areas(file: &OwnedFd, tell: i32, wait: i32) -> i32 {
+    const EXECUTE: i32 = libc::PROT_EXEC;
+    let mut pipe = [0; 2];
+    // SAFETY: descriptors and memory of the process's own. Only the kernel accesses the mappings, and it checks all
+    // addresses.
+    unsafe {
+        libc::pipe(pipe.as_mut_ptr());
+        let mut byte = 7u8;
+        let reads = |at: Result<*mut u8, i32>, byte: &mut u8| {
+            at.is_ok_and(|at| {
+                libc::write(pipe[1], at.cast(), 1) == 1
+                    && libc::read(pipe[0], std::ptr::from_mut(byte).cast(), 1) == 1
+            })
+        };
+        let exact = map(file, BOTH, 0, 2);
+        let only_read = map(file, READ, 2, 1);
+        libc::write(pipe[1], (&raw const byte).cast(), 1);
+        let wrote = exact.is_ok_and(|at| libc::read(pipe[0], at.cast(), 1) == 1);
+        let refused = |at: Result<*mut u8, i32>, access| {
+            let at = at.unwrap_or(std::ptr::null_mut());
+            libc::mprotect(at.cast(), PAGE as usize, access) == -1 && errno() == libc::EACCES
+        };
+        let good = [
+            wrote,
+            reads(exact, &mut byte) && byte == 7,
+            reads(map(file, READ, 1, 1), &mut byte),
+            reads(only_read, &mut byte),
+            refused(only_read, BOTH),
+            refused(exact, READ | EXECUTE),
+            // More than the range, or than the access, or for something else.
+            !reads(map(file, BOTH, 0, 4), &mut byte),
+            !reads(map(file, BOTH, 1, 2), &mut byte),
+            !reads(map(file, BOTH, 2, 1), &mut byte),
+            !reads(map(file, READ | EXECUTE, 0, 2), &mut byte),
+            reads(map(file, BOTH, 3, 1), &mut byte),
+        ];
+        let bad = |good: &[bool]| good.iter().position(|&it| !it).map_or(0, |at| at as u8 + 1);
+        let first = bad(&good);
+        libc::write(tell, (&raw const first).cast(), 1);
+        libc::read(wait, (&raw mut byte).cast(), 1);
+        let good = [
+            reads(exact, &mut byte) && byte == 7,
+            !reads(map(file, BOTH, 0, 2), &mut byte),
+            !reads(map(file, READ, 2, 1), &mut byte),
+        ];
+        bad(&good).into()
+    }
 }
 
 /// "A mapping is shared, and is never writable and executable at once": it also does not become so later, and is
