@@ -135,6 +135,10 @@ impl Case {
     }
 
     fn module(&self) -> Vec<u8> {
+        spirv::assemble(&self.text())
+    }
+
+    fn text(&self) -> String {
         let names = ["ta", "tb", "tc", "td"];
         let mut declarations = String::new();
         let mut given: Vec<(Num, &str)> = Vec::new();
@@ -265,7 +269,7 @@ impl Case {
             variables: "",
             body: &body,
         };
-        spirv::assemble(&assembly.text())
+        assembly.text()
     }
 
     /// Small numbers for the matrices of four sub-groups; unsigned ones where the flags say so.
@@ -381,8 +385,11 @@ fn products_of_all_sizes_are_right() {
         for sizes in [(1, 16, 16), (8, 16, 8), (16, 16, 32), (4, 64, 16), (2, 3, 5), (7, 12, 9)] {
             Case::new(lanes, [F32; 4], sizes).run(&mut random);
         }
-        let types = [I8, I8, I32, I32];
-        Case { flags: 15, ..Case::new(lanes, types, (4, 8, 4)) }.run(&mut random);
+        // Bytes are multiplied in pairs, where there are pairs.
+        for sizes in [(4, 8, 4), (4, 32, 5)] {
+            let types = [I8, I8, I32, I32];
+            Case { flags: 15, ..Case::new(lanes, types, sizes) }.run(&mut random);
+        }
     }
 }
 
@@ -443,6 +450,7 @@ fn text(lanes: u32, declarations: &str, body: &str, functions: &str) -> String {
          %f16 = OpTypeFloat 16
          %pf = OpTypePointer CrossWorkgroup %f32
          %own = OpTypePointer Function %f32
+         %pgeneric = OpTypePointer Generic %f32
          %n0 = OpConstant %i32 0
          %n1 = OpConstant %i32 1
          %n2 = OpConstant %i32 2
@@ -548,14 +556,16 @@ fn items_have_their_own_components() {
         let text = text(
             lanes,
             "%pm = OpTypePointer Function %c
+             %pany = OpTypePointer Generic %c
              %v2 = OpTypeVector %i32 2",
             "%length = OpCooperativeMatrixLengthKHR %i32 %c
              %x = OpCooperativeMatrixLoadKHR %c %in %n0 %l16
              OpStore %var %x
+             %any = OpPtrCastToGeneric %pany %var
              OpBranch %head
              %head = OpLabel
              %turn = OpPhi %i32 %n0 %entry %next %head
-             %place = OpAccessChain %own %var %turn
+             %place = OpAccessChain %own %base %turn
              %old = OpLoad %f32 %place
              %at = OpCooperativeMatrixGetElementCoordINTEL %v2 %x %turn
              %row = OpCompositeExtract %i32 %at 0
@@ -581,6 +591,8 @@ fn items_have_their_own_components() {
             "",
         )
         .replace("%entry = OpLabel", "%entry = OpLabel\n%var = OpVariable %pm Function")
+        // DPC++ goes into a variable through a generic pointer.
+        .replace("%own %base", if lanes == 8 { "%own %var" } else { "%pgeneric %any" })
         .replace("%l16 = ", "%l128 = OpConstant %i64 128\n%l16 = ");
         let got = results(lanes, &text, lanes);
         assert_eq!(got[128], length as f32);
@@ -589,6 +601,58 @@ fn items_have_their_own_components() {
             let more = if i < lanes as usize { 10 } else { 0 };
             assert_eq!(got, (2 * i + more) as f32, "element {i} of {lanes}");
         }
+    }
+}
+
+/// Products behind a branch that all items of a sub-group take together, though the compiler cannot know it; and
+/// in sub-groups with fewer items, where what the others have counts as zeros.
+#[test]
+fn sub_groups_multiply_alone_and_when_they_are_partial() {
+    let mut random = Random::new(5);
+    for case in [
+        Case::new(16, [F32; 4], (8, 16, 8)),
+        Case::new(8, [F32; 4], (4, 4, 4)),
+        Case { flags: 15, ..Case::new(16, [I8, I8, I32, I32], (2, 16, 32)) },
+    ] {
+        let inputs = case.inputs(&mut random);
+        let bytes = |numbers: &[i64], num: Num| {
+            Input::bytes(numbers.iter().flat_map(|&x| num.encode(x)).collect())
+        };
+        let mut arguments: Vec<Input> =
+            inputs.iter().zip(case.types).map(|(numbers, num)| bytes(numbers, num)).collect();
+        let size = case.memory()[3].2 * case.types[3].bytes();
+        arguments.push(Input::bytes(vec![0; size * 4]));
+        let whole = module(&case.module());
+        let partial = Grid::line(u64::from(case.lanes) * 3 / 2, case.lanes * 3 / 2);
+        same(&whole, "k", partial, &arguments, &format!("{case:?}, partial"));
+        // The second of each two sub-groups writes nothing.
+        let text = case.text();
+        let at = text.find("%r = OpCooperativeMatrixMulAddKHR").expect("a product");
+        let end = text[at..].find("OpReturn").expect("an end") + at;
+        let (product, rest) = (&text[at..end], &text[end..]);
+        let text = format!(
+            "{}%odd = OpBitwiseAnd %i64 %i %n_lanes
+             %first = OpIEqual %bool %odd %n_zero
+             OpBranchConditional %first %then %end
+             %then = OpLabel
+             {product}OpBranch %end
+             %end = OpLabel
+             {rest}",
+            &text[..at],
+        );
+        let numbers = format!(
+            "%n_lanes = OpConstant %i64 {}\n%n_zero = OpConstant %i64 0\n%fn = ",
+            case.lanes
+        );
+        let behind = module(&spirv::assemble(&text.replacen("%fn = ", &numbers, 1)));
+        let grid = Grid::line(u64::from(case.lanes) * 4, case.lanes * 2);
+        let run = (grid, arguments.clone());
+        let got = interpreted(&behind, "k", &run).unwrap_or_else(|error| panic!("{error}"));
+        let mut expected = case.expected(&inputs);
+        expected[size..2 * size].fill(0);
+        expected[3 * size..].fill(0);
+        assert_eq!(got[3], expected, "{case:?}, behind a branch");
+        same(&behind, "k", grid, &arguments, &format!("{case:?}, behind a branch"));
     }
 }
 
