@@ -265,6 +265,12 @@ impl Walk {
         self.matrix.columns.is_multiple_of(self.matrix.lanes)
     }
 
+    /// Whether each component is two rows, and all items have an element in each.
+    fn in_halves(&self) -> bool {
+        let Matrix { columns, lanes, .. } = self.matrix;
+        lanes == 2 * columns && self.matrix.elements().is_multiple_of(lanes)
+    }
+
     /// Row and column of the item's element in a component.
     fn place(&self, body: &mut Body<'_, '_>, component: u32) -> (Index, Index) {
         let Matrix { columns, lanes, .. } = self.matrix;
@@ -447,6 +453,9 @@ fn load(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
         count @ 2.. if walk.in_rows() && matrix.rows.is_multiple_of(count) => {
             packed_parts(body, &walk, &place)
         }
+        _ if walk.in_halves() && place.layout == Layout::Rows => {
+            parts_in_halves(body, &walk, &place)
+        }
         _ => {
             let mut parts = Vec::new();
             for component in 0..matrix.length() {
@@ -473,6 +482,33 @@ fn load(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     };
     let whole = body.emit(ty, Op::Construct(parts));
     body.set_result(inst, whole)
+}
+
+/// The components of a matrix, each of which is two rows. One half of the items takes the upper row, the other one
+/// the lower: in vectors these are two masked loads of neighbours, which take less than a gather.
+fn parts_in_halves(body: &mut Body<'_, '_>, walk: &Walk, place: &Place) -> Vec<Operand> {
+    let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
+    let columns = body.int(i64, walk.matrix.columns.into());
+    let is_upper = body.emit(bool, Op::Compare(CompareOp::ULt, walk.lane, columns));
+    let [upper, lower, next] = [body.new_block(), body.new_block(), body.new_block()];
+    let half = |body: &mut Body<'_, '_>, lower: u32, own: Operand| -> Vec<Operand> {
+        let column = Index { fixed: 0, own: Some(own) };
+        let mut parts = Vec::new();
+        for component in 0..walk.matrix.length() {
+            let row = Index { fixed: 2 * component + lower, own: None };
+            let at = place.address(body, row, column);
+            parts.push(body.emit(place.element, Op::Load(at, place.access)));
+        }
+        parts
+    };
+    body.go_on(Terminator::CondBranch(is_upper, upper, lower), upper);
+    let first = half(body, 0, walk.lane);
+    body.go_on(Terminator::Branch(next), lower);
+    let own = body.emit(i64, Op::Binary(BinaryOp::Sub, walk.lane, columns));
+    let second = half(body, 1, own);
+    body.go_on(Terminator::Branch(next), next);
+    let both = first.into_iter().zip(second);
+    both.map(|(a, b)| body.emit(place.element, Op::Phi(vec![(upper, a), (lower, b)]))).collect()
 }
 
 /// The components of a matrix whose rows lie side by side: one word of 32 bits has an element of each.
