@@ -8,6 +8,7 @@
 //! of `n` leave some items without an element in the last component, which is zero when it is loaded.
 
 use rspirv::spirv::{Op as Spv, Scope as SpvScope};
+use tally_compiler_protocol::SUBGROUP_SIZES;
 
 use super::body::Body;
 use super::builder::{Builder, Matrix, SpvKind};
@@ -56,8 +57,9 @@ pub fn matrix_type(
         let text = builder.module.types.text(element);
         return Ok(Err(format!("{name} with elements of type {text}")));
     }
-    let Some(lanes) = lanes(builder).filter(|&lanes| lanes > 0) else {
-        let why = "in a module whose kernels have sub-groups of several sizes";
+    let Some(lanes) = lanes(builder).filter(|lanes| SUBGROUP_SIZES.contains(lanes)) else {
+        let why =
+            "in a module whose kernels have sub-groups of several sizes, or not of 8, 16 or 32";
         return Ok(Err(format!("{name} {why}")));
     };
     let limit = MAX_COMPONENTS * u64::from(lanes);
@@ -131,6 +133,7 @@ fn elementwise(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> 
     let Some(result) = inst.result_type() else { return Ok(false) };
     let SpvKind::Matrix(matrix) = body.b.spv_type(inst, result)?.kind else { return Ok(false) };
     let (ty, element) = (body.b.ty(inst, result)?, body.b.ty(inst, matrix.component)?);
+    body.b.repeated_components(inst, ty)?;
     let conversion = match inst.op() {
         Spv::ConvertFToU | Spv::ConvertFToS | Spv::ConvertSToF | Spv::ConvertUToF => true,
         Spv::UConvert | Spv::SConvert | Spv::FConvert => true,
@@ -448,6 +451,7 @@ fn load(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
         Err(what) => return body.unsupported(inst, &what),
     };
     let ty = body.result_type(inst)?;
+    body.b.repeated_components(inst, ty)?;
     let walk = Walk::new(body, matrix);
     let parts = match place.packed() {
         count @ 2.. if walk.in_rows() && matrix.rows.is_multiple_of(count) => {
@@ -542,6 +546,8 @@ fn store(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
         Ok(place) => place,
         Err(what) => return body.unsupported(inst, &what),
     };
+    let ty = body.b.ty(inst, id)?;
+    body.b.repeated_components(inst, ty)?;
     let walk = Walk::new(body, matrix);
     for (component, part) in (0..).zip(all(body, inst, whole, &matrix)?) {
         let (row, column) = walk.place(body, component);
@@ -587,6 +593,8 @@ fn multiply(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     let mut factors = Vec::new();
     for index in 0..3 {
         let (_, id) = body.value(inst, inst.arg(index)?)?;
+        let ty = body.b.ty(inst, id)?;
+        body.b.repeated_components(inst, ty)?;
         factors.push((matrix_or_refuse!(body, inst, id), body.arg(inst, index)?));
     }
     let [(a, _), (b, _), (c, _)] = factors[..] else { return Ok(()) };

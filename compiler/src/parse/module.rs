@@ -305,7 +305,7 @@ impl Builder<'_> {
         let matrix = self.spv_type(inst, inst.result_type().unwrap_or_default())?;
         if let (SpvKind::Matrix(_), [id]) = (&matrix.kind, ids.as_slice()) {
             // All components of a matrix are one number.
-            ids = vec![*id; count as usize];
+            ids = vec![*id; self.repeated_components(inst, ty)?];
         }
         let mut parts = Vec::with_capacity(ids.len());
         for (i, &id) in ids.iter().enumerate() {
