@@ -4,10 +4,11 @@
 use std::fmt::Write;
 
 use crate::diff::{Input, Random, interpreted, same};
+use crate::golden::golden;
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, Kernel, module};
 use crate::spirv;
-use tally_compiler::{check, parse};
+use tally_compiler::{check, parse, widen};
 
 /// A type of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -410,6 +411,25 @@ fn all_layouts_are_right() {
     }
 }
 
+/// For readers: a product as it is parsed, and for a vector of items. No element is gathered, and those of the
+/// first factor are loaded one by one.
+#[test]
+fn products_become_vectors() {
+    let widened = |case: &Case| {
+        let module = module(&case.module());
+        let text = module.function_text(module.kernels[0].function);
+        let widened = widen::widen(&module, &module.kernels[0], case.lanes).expect("it is widened");
+        let vectors = widened.module.function_text(widened.function).to_string();
+        assert!(!vectors.contains("gather") && !vectors.contains("scatter"), "{vectors}");
+        format!("{text}\n{vectors}")
+    };
+    golden("matrix-product.txt", &widened(&Case::new(8, [F32; 4], (1, 8, 8))));
+    let bytes = Case { flags: 15, ..Case::new(16, [I8, I8, I32, I32], (4, 16, 16)) };
+    let text = widened(&bytes);
+    assert_eq!(text.matches("pair_dot").count(), 4 * 8, "{text}");
+    widened(&Case::new(16, [F32; 4], (8, 16, 8)));
+}
+
 /// The addition of a product saturates, as the numbers of the result.
 #[test]
 fn additions_saturate() {
@@ -674,6 +694,15 @@ fn wrong_matrices_are_refused_with_the_reason() {
         check::check(&mut module).err().map_or(String::new(), |failure| failure.to_string())
     };
     assert_eq!(log(&right), "");
+    // A function of another module may have been built for other sub-groups.
+    let mut other = parse::parse(&spirv::assemble(&right), &[]).expect("it is right");
+    other.kernels[0].required_subgroup_size = Some(8);
+    let failure = check::check(&mut other).expect_err("the sizes differ").to_string();
+    assert!(failure.contains("multiplies matrices that are spread over 16"), "{failure}");
+    let mut other = parse::parse(&spirv::assemble(&right), &[]).expect("it is right");
+    other.kernels[0].required_group_size = Some([8, 3, 1]);
+    let failure = check::check(&mut other).expect_err("a sub-group is partial").to_string();
+    assert!(failure.contains("no whole sub-groups of 16"), "{failure}");
     let wide = "%n64 = OpConstant %i32 64\n%n16 = ";
     let two = "OpEntryPoint Kernel %other \"other\"
         OpExecutionMode %other SubgroupSize 8
