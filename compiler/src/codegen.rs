@@ -201,8 +201,9 @@ fn code_of(
             &format!("{before}without optimisation: it is {mib} MiB of LLVM's assembly language");
     }
     let code = lowered_code(module, lowered, target, level).map_err(|error| log(&*error))?;
+    let turned = widened.as_ref().and_then(|widened| widened.turned);
     let uneven = widened.and_then(|widened| widened.left_out);
-    Ok(KernelCode { remark, uneven, ..code })
+    Ok(KernelCode { remark, uneven, axis: turned.map_or(0, |it| it.axis), ..code })
 }
 
 /// The optimisation level for a kernel of `bytes` bytes of LLVM's assembly language: `level`, or none
@@ -237,6 +238,7 @@ pub fn lowered_code(
         debug: blob.debug,
         sites: None,
         uneven: None,
+        axis: 0,
     })
 }
 

@@ -146,18 +146,28 @@ fn lower_both(
     }
     let mut per_item = frame.as_ref().map_or(0, |frame| frame.size);
     let ids = widened.map_or(0, |widened| widened.ids);
-    let one = Runner { function: kernel.function, frame, lanes: 1, ids, rows: Rows::Whole };
+    let one =
+        Runner { function: kernel.function, frame, lanes: 1, ids, rows: Rows::Whole, axis: 0 };
     let mut vectors = Vec::new();
     if let Some(widened) = widened {
         unit.form = Form::Vector;
         let lanes = widened.lanes;
+        let (axis, turned) = (widened.axis, widened.turned);
         let forms = [
-            (widened.double, 2 * lanes, Rows::Whole),
-            (Some(widened.function), lanes, widened.rows),
-            (widened.uneven, lanes, Rows::Any),
+            (widened.double, 2 * lanes, Rows::Whole, axis, ids),
+            (Some(widened.function), lanes, widened.rows, axis, ids),
+            (widened.uneven, lanes, Rows::Any, axis, ids),
+            (
+                turned.map(|it| it.function),
+                lanes,
+                Rows::Whole,
+                turned.map_or(0, |it| it.axis),
+                turned.map_or(0, |it| it.ids),
+            ),
         ];
-        let forms = forms.into_iter().filter_map(|(id, lanes, rows)| Some((id?, lanes, rows)));
-        for (function, lanes, rows) in forms {
+        for (function, lanes, rows, axis, ids) in forms {
+            let Some(function) = function else { continue };
+            unit.axis = axis;
             let body = &module.functions[function];
             let private: u64 = body.variables.iter().map(|variable| variable.size).sum();
             unit.spill_variables = private > STACK_BYTES;
@@ -177,8 +187,8 @@ fn lower_both(
                 unit.inlining = Inlining::Usual;
                 None
             };
-            unit.exact = None;
-            vectors.push(Runner { function, frame, lanes, ids, rows });
+            (unit.exact, unit.axis) = (None, 0);
+            vectors.push(Runner { function, frame, lanes, ids, rows, axis });
         }
     }
     let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole);

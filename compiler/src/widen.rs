@@ -25,6 +25,7 @@
 //! that these are most of the work: then such a function is worth its time to build ([`Uneven::suits`]).
 
 mod atomics;
+mod axis;
 mod blocks;
 mod build;
 mod divide;
@@ -51,6 +52,7 @@ use crate::ir::arena::Id;
 use crate::ir::{Function, FunctionId, Kernel, Loc, Module, Type};
 use crate::optimise;
 use crate::regions::stop_scope;
+pub use axis::physical;
 use build::Builder;
 use emit::{Widener, is_long};
 use flow::Flow;
@@ -99,6 +101,10 @@ pub struct Widened {
     pub ids: u32,
     /// A widened function for twice as many items, if that is faster ([`widen_twice`]).
     pub double: Option<FunctionId>,
+    /// The dimension in which the items of these functions' vectors follow one another.
+    pub axis: u8,
+    /// A widened function whose vectors lie in another dimension, if accesses are better there.
+    pub turned: Option<Turned>,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
     pub subgroups: bool,
     /// Remarks for readers on what slows the code down, with their places.
@@ -107,6 +113,17 @@ pub struct Widened {
     pub source: Function,
     /// The shapes of its values, and the blocks at whose ends items diverge, for readers.
     pub facts: Facts,
+}
+
+/// A widened function whose vectors lie in another dimension than the first one ([`axis`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Turned {
+    /// The function.
+    pub function: FunctionId,
+    /// The dimension.
+    pub axis: u8,
+    /// The global ids of that dimension that it runs are below this.
+    pub ids: u32,
 }
 
 /// The facts that the analysis found about the kernel that was widened.
@@ -215,12 +232,29 @@ fn widen_for(
         _ => Rows::Whole,
     };
     let mut way = Way::new(module, &source, rows, &steps)?;
+    let other = match together || kernel.facts.watch.is_some() {
+        true => None,
+        false => axis::other(module, &source, &way, &steps),
+    };
+    let least = if rows == Rows::Any { least_row(lanes) } else { lanes };
+    let has_vectors = |size: [u32; 3], axis: u8| size[usize::from(axis)] >= least;
+    let size = kernel.required_group_size;
+    let other = other.filter(|&(axis, _)| size.is_none_or(|size| has_vectors(size, axis)));
+    let (axis, other) = match other {
+        // The last vector of a row has a mask of its own, so such rows may as well lie in that dimension.
+        Some((axis, turned)) if rows == Rows::Any => {
+            source = turned;
+            way = Way::new(module, &source, rows, &steps)?;
+            (axis, None)
+        }
+        other => (0, other),
+    };
     // Copies of code are no more to wait for.
     let (long, waits) = (is_long(&source), waits_for_itself(module, &source, &way));
     if !together && rows == Rows::Whole && whole::run(module, &mut source, &way) {
         way = Way::new(module, &source, rows, &steps)?;
     }
-    let write = |module: Module, way: &Way, lanes: u32, rows: Rows| {
+    let write = |module: Module, source: &Function, way: &Way, lanes: u32, rows: Rows| {
         let uneven = if rows == Rows::Any { "up to " } else { "" };
         let function = Function {
             name: format!("{} for {uneven}{lanes} items", source.name),
@@ -234,7 +268,7 @@ fn widen_for(
             loc: source.loc,
         };
         let out = Builder::new(module, function, lanes);
-        let mut widener = Widener::new(&source, &way.flow, &way.shapes, out, rows, long);
+        let mut widener = Widener::new(source, &way.flow, &way.shapes, out, rows, long);
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;
@@ -242,7 +276,7 @@ fn widen_for(
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };
-    let (mut module, function, remarks) = write(module.clone(), &way, lanes, rows)?;
+    let (mut module, function, remarks) = write(module.clone(), &source, &way, lanes, rows)?;
     // The first function exists in any case.
     let (mut double, mut uneven) = (None, None);
     let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
@@ -251,17 +285,28 @@ fn widen_for(
         && !together
         && rows == Rows::Whole
         && waits
-        && let Ok((both, function, _)) = write(module.clone(), &way, 2 * lanes, rows)
+        && let Ok((both, function, _)) = write(module.clone(), &source, &way, 2 * lanes, rows)
     {
         (module, double) = (both, Some(function));
     }
     if has_both && together && form.is_none() {
         let way = Way::new(&module, &source, Rows::Any, &steps)?;
-        if let Ok((both, function, _)) = write(module.clone(), &way, lanes, Rows::Any) {
+        if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Any) {
             (module, uneven) = (both, Some(function));
         }
     }
-    let factor = u32::try_from(way.shapes.factor()).unwrap_or(1);
+    let mut turned = None;
+    if let Some((axis, mut source)) = other {
+        let mut way = Way::new(&module, &source, rows, &steps)?;
+        if whole::run(&module, &mut source, &way) {
+            way = Way::new(&module, &source, rows, &steps)?;
+        }
+        if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
+            module = both;
+            turned = Some(Turned { function, axis, ids: most_ids(&way) });
+        }
+    }
+    let ids = most_ids(&way);
     let Way { flow, shapes, parting } = way;
     let facts = Facts {
         shapes: source.values.ids().map(|value| shapes.of(value)).collect(),
@@ -269,7 +314,6 @@ fn widen_for(
         masked_loops: source.blocks.ids().map(|id| flow.back_edges_are_masked(id)).collect(),
         parting,
     };
-    let ids = MOST_IDS / factor;
     let left_out = (has_both && form == Some(Form::Usual)).then_some(gains);
     Ok(Widened {
         module,
@@ -280,6 +324,8 @@ fn widen_for(
         lanes,
         ids,
         double,
+        axis,
+        turned,
         subgroups,
         remarks,
         source,
@@ -323,6 +369,11 @@ pub fn least_row(lanes: u32) -> u32 {
 
 /// The most global ids of the first dimension that widened code may rely on: their sums fit 32 bits.
 const MOST_IDS: u32 = 1 << 30;
+
+/// The global ids that a path's steps hold for are below this.
+fn most_ids(way: &Way) -> u32 {
+    MOST_IDS / u32::try_from(way.shapes.factor()).unwrap_or(1)
+}
 
 /// Whether a small kernel has a loop in which each item's next value is computed from its last one, and
 /// nothing else that matters: no private memory, and no 64-bit values in that computation.

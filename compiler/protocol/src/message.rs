@@ -390,6 +390,8 @@ pub struct KernelCode {
     /// The groups for which the kernel has [another form](Form::Uneven); `None` if it has none, or if this
     /// is it.
     pub uneven: Option<Uneven>,
+    /// The dimension in which groups are best long: 0, unless the kernel has vectors in another one.
+    pub axis: u8,
 }
 
 /// A section of the debug information of a kernel's code, as in an ELF file: DWARF.

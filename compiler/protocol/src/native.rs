@@ -274,6 +274,9 @@ impl KernelCode {
         if !self.relocs.iter().all(|it| holds(size, it.offset)) || !info.names(&self.relocs) {
             return Err("an address outside of the code, or of no variable".into());
         }
+        if self.axis > 2 {
+            return Err("vectors in a dimension that there is not".into());
+        }
         for section in &self.debug {
             let fits = |place: &DebugPlace| {
                 place.range().end <= section.bytes.len()

@@ -90,6 +90,7 @@ mod tests {
             sites: None,
             debug: Vec::new(),
             uneven: None,
+            axis: 0,
         }
     }
 

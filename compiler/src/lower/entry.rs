@@ -23,16 +23,20 @@ pub(super) struct Runner {
     pub(super) frame: Option<Frame>,
     /// The number of items that it runs at a time.
     pub(super) lanes: u32,
-    /// The global ids of the first dimension that vectors of the kernel run are below this.
+    /// The global ids of the vectors' dimension that vectors of the kernel run are below this.
     pub(super) ids: u32,
     /// The rows that it runs.
     pub(super) rows: Rows,
+    /// The dimension in which its vectors lie.
+    pub(super) axis: u8,
 }
 
 /// The symbol of the function that runs a group in vectors, where the kernel has barriers.
 const VECTORS: &str = "tally.vectors";
 /// The symbol of the function that runs a group of a kernel whose accesses or barriers are looked at.
 const FOLLOWED: &str = "tally.followed";
+/// The symbol of the function that runs a group in vectors of another dimension than the first one.
+const TURNED: &str = "tally.turned";
 /// The symbol of the function that does so for uneven rows.
 const UNEVEN: &str = "tally.uneven";
 /// The symbol of the function that runs such a group one item at a time.
@@ -53,7 +57,15 @@ pub(super) fn lower(
     let entry = if kernel.facts.follows.is_some() { FOLLOWED } else { ENTRY };
     let whole = vectors.iter().all(|runner| runner.rows == Rows::Whole);
     if vectors.is_empty() || (whole && !subgroups && !waits) {
-        text += &group(unit, kernel, entry, one, vectors);
+        let turned = vectors.iter().position(|runner| runner.axis != 0);
+        let (vectors, turned) = vectors.split_at(turned.unwrap_or(vectors.len()));
+        if turned.is_empty() {
+            text += &group(unit, kernel, entry, one, vectors);
+        } else {
+            text += &choice(entry, turned, subgroups, None);
+            text += &group(unit, kernel, TURNED, one, turned);
+            text += &group(unit, kernel, ITEMS, one, vectors);
+        }
     } else {
         let exact = kernel.required_group_size;
         text += &choice(entry, vectors, subgroups, exact);
@@ -74,22 +86,35 @@ pub(super) fn lower(
 
 /// The symbol of the function that runs a group in the runner's vectors, if there is a choice.
 fn symbol(runner: &Runner) -> &'static str {
-    match runner.rows {
-        Rows::Whole => VECTORS,
-        Rows::Any => UNEVEN,
+    match (runner.rows, runner.axis) {
+        (Rows::Any, _) => UNEVEN,
+        (Rows::Whole, 0) => VECTORS,
+        (Rows::Whole, _) => TURNED,
+    }
+}
+
+/// The letters of the dimensions, from the one in which vectors lie to the outermost one. Items that follow one
+/// another in the second one read the next rows.
+fn nest(axis: u8) -> [&'static str; 3] {
+    match axis {
+        0 => ["x", "y", "z"],
+        1 => ["y", "x", "z"],
+        _ => ["z", "y", "x"],
     }
 }
 
 /// The entry function of a kernel with several forms. It chooses vectors if rows consist of whole ones,
-/// or if the form is for uneven rows and they are not too short for it; else it runs one item at a
-/// time. If the kernel requires a group size, all sizes are constants in its one form with vectors,
+/// or if the form is for uneven rows and they are not too short for it, or if vectors lie in another dimension
+/// and there is one; else it runs one item at a time. If the kernel requires a group size, all sizes are constants in its one form with vectors,
 /// which is for that size alone.
 fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> String {
     let mut text = head(entry);
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
         text += &local_size(name, dimension as u8, None);
     }
-    text += &ids_are_small(vectors.first().map_or(0, |runner| runner.ids));
+    let (ids, axis) = vectors.first().map_or((0, 0), |runner| (runner.ids, runner.axis));
+    text += &ids_are_small(ids, axis);
+    let row = format!("%n{}", nest(axis)[0]);
     for runner in vectors {
         let (name, lanes) = (symbol(runner), runner.lanes);
         match (exact, runner.rows) {
@@ -100,6 +125,9 @@ fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 
                 text += "  %exact.xy = and i1 %nx.exact, %ny.exact\n";
                 text += &format!("  %{name}.fits = and i1 %exact.xy, %nz.exact\n");
             }
+            (None, Rows::Whole) if axis != 0 => {
+                text += &format!("  %{name}.fits = icmp uge i64 {row}, {lanes}\n");
+            }
             (None, Rows::Whole) => {
                 let last = lanes - 1;
                 text += &format!("  %rest = and i64 %nx, {last}\n");
@@ -107,7 +135,7 @@ fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 
             }
             (None, Rows::Any) => {
                 let least = widen::least_row(lanes);
-                text += &format!("  %long = icmp uge i64 %nx, {least}\n");
+                text += &format!("  %long = icmp uge i64 {row}, {least}\n");
                 // Sub-groups are numbered through the group: a second row may begin within one.
                 text += "  %rows = mul i64 %ny, %nz\n";
                 let most = if subgroups { 1 } else { u32::MAX };
@@ -128,12 +156,12 @@ fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 
     text + &format!("  call void @{ITEMS}(ptr %ctx)\n  ret void\n}}\n")
 }
 
-/// Computes in `%small` whether the global ids of the first dimension are below a number; widened code
-/// relies on that.
-fn ids_are_small(below: u32) -> String {
+/// Computes in `%small` whether the global ids of a dimension are below a number; widened code relies on that.
+fn ids_are_small(below: u32, axis: u8) -> String {
     let mut text = String::new();
     text += "  %launch = load ptr, ptr %ctx, align 8, !invariant.load !0\n";
     for (name, offset) in [("first", GLOBAL_OFFSET), ("size", GLOBAL_SIZE)] {
+        let offset = offset + 8 * u32::from(axis);
         text += &format!(
             "  %ids.{name}.at = getelementptr inbounds i8, ptr %launch, i64 {offset}
   %ids.{name} = load i64, ptr %ids.{name}.at, align 8, !invariant.load !0
@@ -173,18 +201,19 @@ fn group(
     if kernel.facts.forgets_local {
         text += &checks::forget_local(unit);
     }
-    match one.rows {
-        Rows::Whole => text += &local_size("%nx", 0, unit.exact),
-        // The last vector is whole, though some of its items do not exist.
-        Rows::Any => {
-            text += &local_size("%nx.items", 0, unit.exact);
-            let (last, step) = (one.lanes - 1, i64::from(one.lanes));
-            text += &format!("  %nx.more = add i64 %nx.items, {last}\n");
-            text += &format!("  %nx = and i64 %nx.more, {}\n", -step);
+    let axis = vectors.first().map_or(one.axis, |runner| runner.axis);
+    let [row, ..] = nest(axis);
+    for (dimension, name) in (0..).zip(["%nx", "%ny", "%nz"]) {
+        if one.rows == Rows::Whole || dimension != axis {
+            text += &local_size(name, dimension, unit.exact);
+            continue;
         }
+        // The last vector is whole, though some of its items do not exist.
+        text += &local_size(&format!("{name}.items"), dimension, unit.exact);
+        let (last, step) = (one.lanes - 1, i64::from(one.lanes));
+        text += &format!("  {name}.more = add i64 {name}.items, {last}\n");
+        text += &format!("  {name} = and i64 {name}.more, {}\n", -step);
     }
-    text += &local_size("%ny", 1, unit.exact);
-    text += &local_size("%nz", 2, unit.exact);
     let mut args = arguments(unit, kernel, &mut text);
     let function = function_symbol(one.function);
     match &one.frame {
@@ -192,20 +221,25 @@ fn group(
             text += &private_place(unit, "%priv");
             let init = private_init(unit, "%priv");
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
-            let call = |function: &str, x: &str| {
+            let call = |function: &str, first: &str| {
+                let id = |name: &str| match name == row {
+                    true => first.to_owned(),
+                    false => format!("%{name}"),
+                };
+                let [x, y, z] = ["x", "y", "z"].map(id);
                 format!(
-                    "  call void {function}(ptr %ctx, i64 {x}, i64 %y, i64 %z, ptr %priv{args})\n"
+                    "  call void {function}(ptr %ctx, i64 {x}, i64 {y}, i64 {z}, ptr %priv{args})\n"
                 )
             };
-            let item = format!("{init}{}", call(&function, "%x"));
-            if !vectors.is_empty() {
-                text += &ids_are_small(one.ids);
+            let item = format!("{init}{}", call(&function, &format!("%{row}")));
+            if let Some(runner) = vectors.first() {
+                text += &ids_are_small(runner.ids, axis);
             }
             for runner in vectors {
                 let lanes = runner.lanes;
                 text += &format!(
-                    "  %nx.vectors{lanes} = and i64 %nx, -{lanes}
-  %nx.whole{lanes} = select i1 %small, i64 %nx.vectors{lanes}, i64 0
+                    "  %n{row}.vectors{lanes} = and i64 %n{row}, -{lanes}
+  %n{row}.whole{lanes} = select i1 %small, i64 %n{row}.vectors{lanes}, i64 0
 "
                 );
             }
@@ -214,7 +248,7 @@ fn group(
                 let v = format!("%v{}", runner.lanes);
                 (runner.lanes, call(&function_symbol(runner.function), &v))
             });
-            text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes);
+            text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes, axis);
         }
         Some(frame) => {
             let size = frame.shared.size;
@@ -233,52 +267,53 @@ fn group(
 /// then the remaining items, `lanes` at a time. LLVM does not unroll the loops over vectors:
 /// copies took a fifth of the time to build a small kernel, and of 80 kernels of Rodinia, PolyBench and SHOC none
 /// became faster by them.
-fn rows(vectors: &[(u32, String)], item: &str, lanes: u32) -> String {
-    let mut text = String::from(
-        "  br label %z.loop
-z.loop:
-  %z = phi i64 [ 0, %items ], [ %z.next, %y.done ]
-  br label %y.loop
-y.loop:
-  %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
+fn rows(vectors: &[(u32, String)], item: &str, lanes: u32, axis: u8) -> String {
+    let [x, y, z] = nest(axis);
+    let mut text = format!(
+        "  br label %{z}.loop
+{z}.loop:
+  %{z} = phi i64 [ 0, %items ], [ %{z}.next, %{y}.done ]
+  br label %{y}.loop
+{y}.loop:
+  %{y} = phi i64 [ 0, %{z}.loop ], [ %{y}.next, %{x}.done ]
 ",
     );
-    let (mut from, mut first) = ("y.loop".to_owned(), "0".to_owned());
+    let (mut from, mut first) = (format!("{y}.loop"), "0".to_owned());
     for (lanes, call) in vectors {
         text += &format!(
-            "  %v{lanes}.some = icmp ne i64 %nx.whole{lanes}, {first}
+            "  %v{lanes}.some = icmp ne i64 %n{x}.whole{lanes}, {first}
   br i1 %v{lanes}.some, label %v{lanes}.loop, label %v{lanes}.done
 v{lanes}.loop:
   %v{lanes} = phi i64 [ {first}, %{from} ], [ %v{lanes}.next, %v{lanes}.loop ]
 {call}  %v{lanes}.next = add nuw nsw i64 %v{lanes}, {lanes}
-  %v{lanes}.last = icmp eq i64 %v{lanes}.next, %nx.whole{lanes}
+  %v{lanes}.last = icmp eq i64 %v{lanes}.next, %n{x}.whole{lanes}
   br i1 %v{lanes}.last, label %v{lanes}.done, label %v{lanes}.loop, !llvm.loop !{ONE_ROUND}
 v{lanes}.done:
 "
         );
-        (from, first) = (format!("v{lanes}.done"), format!("%nx.whole{lanes}"));
+        (from, first) = (format!("v{lanes}.done"), format!("%n{x}.whole{lanes}"));
     }
     text += &match vectors {
-        [] => "  br label %x.loop\n".to_owned(),
+        [] => format!("  br label %{x}.loop\n"),
         _ => format!(
-            "  %x.some = icmp ne i64 {first}, %nx\n  br i1 %x.some, label %x.loop, label %x.done\n"
+            "  %{x}.some = icmp ne i64 {first}, %n{x}\n  br i1 %{x}.some, label %{x}.loop, label %{x}.done\n"
         ),
     };
     let rounds = if lanes > 1 { format!(", !llvm.loop !{ONE_ROUND}") } else { String::new() };
     text + &format!(
-        "x.loop:
-  %x = phi i64 [ {first}, %{from} ], [ %x.next, %x.loop ]
-{item}  %x.next = add nuw nsw i64 %x, {lanes}
-  %x.last = icmp eq i64 %x.next, %nx
-  br i1 %x.last, label %x.done, label %x.loop{rounds}
-x.done:
-  %y.next = add nuw nsw i64 %y, 1
-  %y.last = icmp eq i64 %y.next, %ny
-  br i1 %y.last, label %y.done, label %y.loop
-y.done:
-  %z.next = add nuw nsw i64 %z, 1
-  %z.last = icmp eq i64 %z.next, %nz
-  br i1 %z.last, label %done, label %z.loop
+        "{x}.loop:
+  %{x} = phi i64 [ {first}, %{from} ], [ %{x}.next, %{x}.loop ]
+{item}  %{x}.next = add nuw nsw i64 %{x}, {lanes}
+  %{x}.last = icmp eq i64 %{x}.next, %n{x}
+  br i1 %{x}.last, label %{x}.done, label %{x}.loop{rounds}
+{x}.done:
+  %{y}.next = add nuw nsw i64 %{y}, 1
+  %{y}.last = icmp eq i64 %{y}.next, %n{y}
+  br i1 %{y}.last, label %{y}.done, label %{y}.loop
+{y}.done:
+  %{z}.next = add nuw nsw i64 %{z}, 1
+  %{z}.last = icmp eq i64 %{z}.next, %n{z}
+  br i1 %{z}.last, label %done, label %{z}.loop
 "
     )
 }

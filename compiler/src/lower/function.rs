@@ -20,6 +20,7 @@ use crate::ir::{
     ValueId,
 };
 use crate::regions::{Barrier, Regions};
+use crate::widen::physical;
 
 /// The maximum size in bytes of an initial value that is stored as one value.
 const MAX_STORED: u64 = 256;
@@ -190,6 +191,7 @@ impl Body<'_, '_> {
             for inst in &block.insts {
                 let Some(result) = inst.result else { continue };
                 if let Op::WorkItem(query, dimension) = inst.op {
+                    let dimension = physical(self.unit.axis, dimension);
                     let answer = self.work_item(query, dimension)?;
                     self.hoisted.insert(result, answer);
                 } else if cheap.contains(&result) {

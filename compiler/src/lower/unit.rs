@@ -89,6 +89,8 @@ pub(super) struct Unit<'m> {
     pub(super) inlining: Inlining,
     /// The size of every group that runs the code, if it is known.
     pub(super) exact: Option<[u32; 3]>,
+    /// The dimension in which the vectors of the function lie that is being lowered.
+    pub(super) axis: u8,
     /// Work-items of a full sub-group.
     pub(super) subgroup_size: u32,
     /// Offset in the argument block of the address of the ring that `printf` writes to.
@@ -132,6 +134,7 @@ impl<'m> Unit<'m> {
             spill_variables: stack > STACK_BYTES,
             inlining: Inlining::Usual,
             exact: None,
+            axis: 0,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,
             watch: kernel.facts.watch,

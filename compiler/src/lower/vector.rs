@@ -88,8 +88,8 @@ impl Body<'_, '_> {
     /// The mask of the `n` items that exist: those in front of the end of their row. Sizes of groups
     /// fit 32 bits.
     fn present(&mut self, n: u32) -> Result<String, LowerError> {
-        let first = self.work_item(WorkItemQuery::LocalId, 0)?;
-        let size = self.work_item(WorkItemQuery::LocalSize, 0)?;
+        let first = self.work_item(WorkItemQuery::LocalId, self.unit.axis)?;
+        let size = self.work_item(WorkItemQuery::LocalSize, self.unit.axis)?;
         let left = self.def(&format!("sub i64 {size}, {first}"));
         let left = self.def(&format!("trunc i64 {left} to i32"));
         let one = self.def(&format!("insertelement <{n} x i32> poison, i32 {left}, i32 0"));

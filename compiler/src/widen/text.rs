@@ -47,6 +47,9 @@ impl Display for Widened {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (source, facts) = (&self.source, &self.facts);
         writeln!(f, "kernel {:?} for {} items", source.name, self.lanes)?;
+        if let Some(turned) = self.turned {
+            writeln!(f, "in groups that are long there, vectors lie in dimension {}", turned.axis)?;
+        }
         for (id, block) in source.blocks.iter() {
             writeln!(f, "{}", self.block_text(id))?;
             for result in block.insts.iter().filter_map(|inst| inst.result) {

@@ -4,6 +4,7 @@
 
 mod async_copy;
 mod atomics;
+mod axis;
 mod blob;
 mod checks;
 mod coverage;

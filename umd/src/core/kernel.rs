@@ -192,6 +192,7 @@ impl Kernel {
             waits: info.uses_barrier,
             max_items: max,
             units: self.module.context().device().info().execution_units,
+            axis: self.code.axis,
         };
         suggest::suggest(global, facts)
     }

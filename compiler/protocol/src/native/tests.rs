@@ -54,6 +54,7 @@ fn module() -> NativeModule {
         sites: None,
         debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
         uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false, together: true }),
+        axis: 1,
     };
     let uneven = Some(KernelCode { blob: (0..230).collect(), uneven: None, ..code.clone() });
     let code = NativeCode { usual: code, uneven };
@@ -156,6 +157,7 @@ fn contents_that_contradict_themselves_are_refused_though_their_hash_fits() {
     };
     with(|it| it.code.clear());
     with(|it| it.code[0].usual.entry = 200);
+    with(|it| it.code[0].usual.axis = 3);
     with(|it| it.code[0].uneven.as_mut().expect("it has one").entry = 230);
     with(|it| it.code[0].usual.relocs[0].offset = 193);
     with(|it| it.code[0].usual.relocs[0].offset = u64::MAX);

@@ -18,6 +18,8 @@ pub struct Facts {
     pub max_items: u32,
     /// Execution units.
     pub units: u32,
+    /// The dimension in which the vectors of groups lie that have one there.
+    pub axis: u8,
 }
 
 /// Items of a group beyond which it gains nothing, and leaves less for other units.
@@ -27,7 +29,20 @@ const VECTOR: f64 = 2.0;
 const GROUP: f64 = 16.0;
 
 /// The best size of groups for `global` work-items.
-pub fn suggest(global: [u32; 3], facts: Facts) -> [u32; 3] {
+pub fn suggest(mut global: [u32; 3], facts: Facts) -> [u32; 3] {
+    // For the model that dimension is the first one.
+    let axis = usize::from(facts.axis.min(2));
+    if global[axis] < facts.lanes {
+        return in_rows(global, facts);
+    }
+    global.swap(0, axis);
+    let mut size = in_rows(global, facts);
+    size.swap(0, axis);
+    size
+}
+
+/// The same where vectors lie in the first dimension.
+fn in_rows(global: [u32; 3], facts: Facts) -> [u32; 3] {
     let max = facts.max_items.max(1);
     let [xs, ys, zs] = global.map(|extent| divisors(extent, max));
     let mut best = ([1; 3], f64::INFINITY);
@@ -71,7 +86,7 @@ fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
 mod tests {
     use super::*;
 
-    const PLAIN: Facts = Facts { lanes: 16, waits: false, max_items: 1024, units: 2 };
+    const PLAIN: Facts = Facts { lanes: 16, waits: false, max_items: 1024, units: 2, axis: 0 };
 
     fn checked(global: [u32; 3], facts: Facts) -> [u32; 3] {
         let size = suggest(global, facts);
@@ -98,6 +113,14 @@ mod tests {
         let [x, y, _] = checked([10_007, 512, 1], PLAIN);
         assert!(x == 1 && y >= 64, "{x} x {y}");
         assert_eq!(checked([10_007, 1, 1], PLAIN), [1; 3]);
+    }
+
+    #[test]
+    fn vectors_may_lie_in_another_dimension() {
+        assert_eq!(checked([512, 512, 1], PLAIN), [256, 1, 1]);
+        assert_eq!(checked([512, 512, 1], Facts { axis: 1, ..PLAIN }), [1, 256, 1]);
+        assert_eq!(checked([512, 4, 1], Facts { axis: 1, ..PLAIN }), checked([512, 4, 1], PLAIN));
+        assert_eq!(checked([4, 7, 64], Facts { axis: 2, ..PLAIN })[2], 64);
     }
 
     #[test]

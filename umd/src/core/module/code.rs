@@ -30,6 +30,8 @@ pub struct Code {
     uneven: OnceLock<Option<Piece>>,
     /// Local memory of the kernel's own variables, in bytes.
     pub local_static: u32,
+    /// The dimension in which groups are best long.
+    pub axis: u8,
     /// The data to which its checks refer, if it has any.
     pub watched: Option<Arc<Watched>>,
 }
@@ -62,6 +64,7 @@ impl Code {
             other: made.uneven,
             uneven: OnceLock::new(),
             local_static: made.local_static_bytes,
+            axis: made.axis,
             watched,
         })
     }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The dimension in which the items of a vector follow one another.
+//!
+//! Usually that is the first one: most kernels have their neighbours in memory there. Others count rows of a
+//! matrix by the first dimension, and columns by the second:
+//!
+//! ```text
+//!   i = get_global_id(0), j = get_global_id(1)
+//!   c[i * n + j] = a[i * n + j] + ...               ; a gather and a scatter in the first dimension
+//! ```
+//!
+//! Such a kernel is also built for vectors in the other dimension, for groups that are long enough there. It is
+//! widened as if that dimension were the first one: the dimensions of its queries are exchanged
+//! ([`exchanged`]), and exchanged back where they are lowered.
+
+use super::Way;
+use super::shape::{Rows, Shape};
+use crate::ir::{AddressSpace, Function, Module, Op, Operand, Type, TypeId, WorkItemQuery};
+
+/// What an access costs that all items make at one place or side by side, and one that is a gather or a
+/// scatter. With a vector of 16 floats in the cache these are 1 to 2 and 12 to 30 cycles.
+const TOGETHER: u64 = 1;
+const APART: u64 = 12;
+/// How many turns a loop is taken to have.
+const TURNS: u64 = 8;
+/// The deepest loop whose turns are counted.
+const MAX_DEPTH: u32 = 4;
+/// By how much accesses have to become cheaper: the kernel is built twice then. Transposing a matrix costs the
+/// same in both dimensions.
+const GAIN: u64 = 2;
+
+/// The other dimension in which a kernel's items are better taken together, if there is one, and the kernel with
+/// that dimension as the first one. `way` is that of the first dimension.
+pub(super) fn other(
+    module: &Module,
+    source: &Function,
+    way: &Way,
+    steps: &[i64],
+) -> Option<(u8, Function)> {
+    let asks = |wanted: &dyn Fn(WorkItemQuery, u8) -> bool| {
+        let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
+        insts.any(
+            |inst| matches!(inst.op, Op::WorkItem(query, dimension) if wanted(query, dimension)),
+        )
+    };
+    use WorkItemQuery as Q;
+    if asks(&|query, _| matches!(query, Q::GlobalLinearId | Q::LocalLinearId)) {
+        return None;
+    }
+    let usual = cost(module, source, way);
+    let mut best: Option<(Cost, u8, Function)> = None;
+    for axis in 1..=2 {
+        if !asks(&|query, dimension| matches!(query, Q::GlobalId | Q::LocalId) && dimension == axis)
+        {
+            continue;
+        }
+        let function = exchanged(source, axis);
+        let Ok(way) = Way::new(module, &function, Rows::Whole, steps) else { continue };
+        let cost = cost(module, &function, &way);
+        let cheaper = best.as_ref().is_none_or(|(least, ..)| cost < *least);
+        if cheaper && usual.accesses >= GAIN * cost.accesses && cost.masked <= usual.masked {
+            best = Some((cost, axis, function));
+        }
+    }
+    best.map(|(_, axis, function)| (axis, function))
+}
+
+/// A function in whose queries two dimensions are exchanged: the first one, and `axis`.
+pub(super) fn exchanged(source: &Function, axis: u8) -> Function {
+    let mut function = source.clone();
+    for inst in function.blocks.iter_mut().flat_map(|(_, block)| &mut block.insts) {
+        if let Op::WorkItem(_, dimension) = &mut inst.op {
+            *dimension = physical(axis, *dimension);
+        }
+    }
+    function
+}
+
+/// The dimension of the launch that a query means in a function whose vectors lie in `axis`.
+pub fn physical(axis: u8, dimension: u8) -> u8 {
+    match dimension {
+        0 => axis,
+        same if same == axis => 0,
+        other => other,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    accesses: u64,
+    /// Loops that items leave at different times.
+    masked: usize,
+}
+
+/// The cost of a kernel's accesses to memory that items share.
+fn cost(module: &Module, source: &Function, way: &Way) -> Cost {
+    let mut accesses = 0;
+    for (id, block) in source.blocks.iter() {
+        let depth = u32::try_from(way.flow.around(id).count()).unwrap_or(MAX_DEPTH);
+        let each = |at: Operand, ty: TypeId, is_store: bool| {
+            let Type::Pointer(space) = module.types[module.operand_type(source, at)] else {
+                return 0;
+            };
+            let size = i64::try_from(module.types.size(ty)).unwrap_or(0);
+            match way.shapes.at(&way.flow, at, id) {
+                _ if space == AddressSpace::Private => 0,
+                Some(Shape::Varying) => APART,
+                // Items that only differ in a dimension that places do not depend on do the same work.
+                Some(Shape::Uniform) if is_store => APART,
+                Some(Shape::Strided { step, .. }) if step.abs() != size => APART,
+                _ => TOGETHER,
+            }
+        };
+        let all: u64 = block
+            .insts
+            .iter()
+            .map(|inst| match (&inst.op, inst.result) {
+                (Op::Load(at, _), Some(result)) => each(*at, source.values[result].ty, false),
+                (Op::Store(at, value, _), _) => {
+                    each(*at, module.operand_type(source, *value), true)
+                }
+                _ => 0,
+            })
+            .sum();
+        accesses += all * TURNS.pow(depth.min(MAX_DEPTH));
+    }
+    let masked = way.flow.loops.iter().filter(|it| it.masked).count();
+    Cost { accesses, masked }
+}

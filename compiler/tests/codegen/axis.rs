@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels whose vectors lie in another dimension than the first one, since their neighbours in memory do.
+
+use tally_compiler::ir::Module;
+use tally_compiler::widen::{lanes, widen};
+use tally_compiler_protocol::Form;
+
+use crate::diff::{Input, Run, compare_with, same_in_all};
+use crate::golden::golden;
+use crate::harness::{Grid, Kernel, clang, module, targets};
+use crate::widen::{int, ints, wide};
+
+/// The dimension in which a kernel's vectors lie, where a group has some there.
+fn axis(module: &Module) -> u8 {
+    let kernel = &module.kernels[0];
+    let widened = widen(module, kernel, lanes(kernel)).expect("a plain kernel");
+    widened.turned.map_or(0, |turned| turned.axis)
+}
+
+/// Groups that are long enough in the second dimension, with and without items that are left over, and some
+/// that are not.
+const GROUPS: [[u32; 3]; 7] =
+    [[16, 16, 1], [4, 40, 1], [1, 33, 2], [32, 8, 1], [8, 8, 1], [10, 10, 1], [3, 2, 20]];
+
+/// Launches of matrices of `n` by `n`, some of whose items have nothing to do, with an offset in one of them.
+fn grids() -> impl Iterator<Item = Grid> {
+    let grid = |group: [u32; 3], offset: u64| {
+        let global = [0, 1, 2].map(|d| 2 * u64::from(group[d]) - u64::from(group[d]) / 3);
+        Grid { offset: [offset, 2 * offset, 0], global, group }
+    };
+    GROUPS.into_iter().flat_map(move |group| [grid(group, 0), grid(group, 3)])
+}
+
+/// As [`same_in_all`], also in the form for uneven rows at all levels of processors.
+fn same(module: &Module, name: &str, runs: &[Run]) {
+    same_in_all(module, name, runs);
+    for target in targets() {
+        let kernel =
+            Kernel::in_form(module, name, &target, Form::Uneven).expect("it has that form");
+        compare_with(&kernel, module, name, runs).unwrap_or_else(|how| panic!("{how}"));
+    }
+}
+
+/// Rows of a matrix by the first dimension: branches that items take apart, loops that they leave at different
+/// times, a private array, and all that a launch tells an item about itself.
+#[test]
+fn rows_are_counted_by_the_first_dimension() {
+    let module = wide(
+        "kernel void rows(global int *out, global const int *in, int n, global uchar4 *parts,
+                          global int *sizes) {
+           int i = get_global_id(0), j = get_global_id(1);
+           if (i >= n || j >= n) return;
+           int p[4] = {1, 2, 3, 4}, sum = in[i * n + j];
+           for (int k = 0; k < n; k++) sum += in[i * n + k] * in[k * n + j];
+           if (j & 1) sum += 3 * in[i * n + j / 2];
+           for (int k = 0; k < (sum & 7); k++) p[(k + j) & 3] += sum;
+           parts[i * n + j] += (uchar4)(1, 2, 3, (uchar)sum);
+           size_t place = get_local_id(0) + 3 * get_local_id(1) + 5 * get_group_id(0)
+             + 7 * get_group_id(1) + 11 * get_local_size(0) + 13 * get_local_size(1)
+             + 17 * get_num_groups(0) + 19 * get_num_groups(1) + 23 * get_global_size(0)
+             + 29 * get_global_size(1) + 31 * get_global_offset(0) + 37 * get_global_offset(1)
+             + 41 * get_enqueued_local_size(0) + 43 * get_enqueued_local_size(1)
+             + 47 * get_local_id(2) + 53 * get_local_size(2);
+           sizes[i * n + j] = (int)place;
+           out[i * n + j] = sum + p[sum & 3];
+         }",
+    );
+    // Several planes of items would write the same places.
+    let runs = grids().filter(|grid| grid.global[2] == 1).map(|grid| {
+        let n = 30;
+        let matrix = n * n;
+        let numbers = ints(matrix, |i| i * 29 % 1013);
+        (
+            grid,
+            vec![
+                ints(matrix, |_| -1),
+                numbers,
+                int(n),
+                ints(matrix, |i| i * 77),
+                ints(matrix, |_| 0),
+            ],
+        )
+    });
+    assert_eq!(axis(&module), 1);
+    same(&module, "rows", &runs.collect::<Vec<_>>());
+}
+
+/// Numbers of a volume whose neighbours are in the third dimension.
+#[test]
+fn planes_are_counted_by_the_first_dimension() {
+    let module = wide(
+        "kernel void planes(global float *out, global const float *in, int n) {
+           int i = get_global_id(0), j = get_global_id(1), k = get_global_id(2);
+           if (i >= n || j >= n || k >= n) return;
+           int at = (i * n + j) * n + k;
+           out[at] = 2 * in[at] + (k > 0 ? in[at - 1] : 1) + get_local_id(2);
+         }",
+    );
+    let runs = grids().map(|grid| {
+        let n = 30;
+        let floats = |from: i32| {
+            let floats = (0..n * n * n).flat_map(move |i| ((i * from % 512) as f32).to_le_bytes());
+            Input::bytes(floats.collect())
+        };
+        (grid, vec![floats(0), floats(29), int(n)])
+    });
+    assert_eq!(axis(&module), 2);
+    same(&module, "planes", &runs.collect::<Vec<_>>());
+}
+
+/// The first dimension stays where the other one is not much better, where a place in the group is asked for, and
+/// where groups have no vectors in the other one.
+#[test]
+fn vectors_usually_lie_in_the_first_dimension() {
+    let axis_of = |size: &str, body: &str| {
+        let text = format!(
+            "kernel {size} void k(global int *out, global const int *in, int n) {{
+               size_t i = get_global_id(0), j = get_global_id(1);
+               {body}
+             }}"
+        );
+        axis(&module(&clang::compile_text(&text, &["-O2", "-w"])))
+    };
+    let rows = "out[i * n + j] = in[i * n + j];";
+    assert_eq!(axis_of("", rows), 1);
+    assert_eq!(axis_of("", "out[j * n + i] = in[j * n + i];"), 0);
+    assert_eq!(axis_of("", "out[j * n + i] = in[i * n + j];"), 0);
+    assert_eq!(axis_of("", "out[i * n + j] = in[get_local_linear_id()];"), 0);
+    assert_eq!(axis_of("", &format!("{rows} barrier(CLK_GLOBAL_MEM_FENCE); {rows}")), 0);
+    assert_eq!(axis_of("__attribute__((reqd_work_group_size(32, 8, 1)))", rows), 0);
+    assert_eq!(axis_of("__attribute__((reqd_work_group_size(8, 32, 1)))", rows), 1);
+    // Items would leave the loop at different times.
+    let part = "int s = 0; for (int k = 0; k < j; k++) s += in[i * n + j]; out[i * n + j] = s;";
+    assert_eq!(axis_of("", part), 0);
+}
+
+/// The view of such a function: its queries are those of the exchanged dimensions.
+#[test]
+fn a_turned_kernel_is_readable() {
+    let module = module(&clang::compile_text(
+        "kernel void turned(global int *out, global const int *in, int n) {
+           size_t i = get_global_id(0), j = get_global_id(1);
+           out[i * n + j] = 3 * in[i * n + j];
+         }",
+        &["-O1"],
+    ));
+    let widened = widen(&module, &module.kernels[0], 8).expect("a plain kernel");
+    let turned = widened.turned.expect("its neighbours are in the second dimension");
+    golden("widen-turned.ir", &widened.module.function_text(turned.function).to_string());
+}
