@@ -134,6 +134,11 @@ fn rows_are_run_in_two_lengths_of_vectors_and_a_rest() {
            }
            out[get_global_id(0)] = x;
          }
+         kernel void rows(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), x = 0;
+           for (int k = 0; k < n; k++) x = 3 * x + in[i * n + k];
+           out[i] = x;
+         }
          kernel void line(global int *out) { out[get_global_id(0)] *= 3; }",
     );
     for kernel in &module.kernels {

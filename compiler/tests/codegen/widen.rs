@@ -524,7 +524,7 @@ fn a_widened_kernel_brings_only_its_own_functions() {
 }
 
 /// Loads of the next vectors of a row are prefetched in loops, and where a vector takes long; not where
-/// it is short.
+/// it is short, nor where it consists of loads.
 #[test]
 fn long_vectors_prefetch_what_the_next_ones_load() {
     let prefetches = |value: &str| {
@@ -542,4 +542,7 @@ fn long_vectors_prefetch_what_the_next_ones_load() {
     assert_eq!(prefetches("x[i] + 1"), 0);
     assert_eq!(prefetches("exp(x[i])"), 0);
     assert_eq!(prefetches("exp(x[i]) + log(x[i] + 1) + sin(x[i])"), 1);
+    let rows: Vec<String> = (0..40).map(|row| format!("x[i + {row} * 4096]")).collect();
+    assert_eq!(prefetches(&rows.join(" + ")), 0);
+    assert_eq!(prefetches("exp(x[i]) + exp(x[i + 4096]) + exp(x[i + 8192])"), 3);
 }
