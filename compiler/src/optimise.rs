@@ -13,6 +13,7 @@
 //! Each pass takes a function and leaves an equivalent one, so any of them may be skipped:
 //! `TALLY_SKIP_PASSES` names the skipped ones, separated by commas.
 
+mod alike;
 mod blocks;
 mod copies;
 mod cost;

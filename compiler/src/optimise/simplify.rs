@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Folds constants and removes redundant computations.
 //!
-//! One walk down the dominator tree folds constants, drops operations that change nothing, and replaces
+//! Phis whose arms compute the same become that computation ([`alike`]). One walk down the dominator tree folds constants, drops operations that change nothing, and replaces
 //! a value that was computed before by the earlier one (value numbering). A branch on a constant
 //! becomes unconditional, and blocks that only follow one another are merged.
 //!
@@ -12,9 +12,9 @@
 
 use std::collections::HashMap;
 
-use super::blocks;
 use super::identities::Known;
 use super::rename::rename;
+use super::{alike, blocks};
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Dominators, ENTRY, Flags, Function, Id, Inst, Loops, Module, Op,
     Operand, Terminator, TypeId, ValueId,
@@ -26,6 +26,7 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     let predecessors = function.predecessors();
     let dominators = Dominators::of(function, &predecessors);
     let loops = Loops::of(&dominators, &predecessors);
+    alike::run(function, &loops, &predecessors);
     let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let waits = insts.any(|inst| stop_scope(&inst.op).is_some());
     drop(insts);

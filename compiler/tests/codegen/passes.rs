@@ -319,6 +319,41 @@ fn what_is_alike_is_not_taken_for_the_same() {
     }
 }
 
+/// Clang computes the place of `t[y]` in both arms of the branch. It is one for all items of a row, unless the arms
+/// only look alike.
+#[test]
+fn what_both_arms_compute_is_computed_behind_them() {
+    let source = "kernel void both(global int *out, global const int *in, local int *t) {
+           int x = get_local_id(0), y = get_local_id(1);
+           if (x == 0) t[y] = in[y + 1];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           out[get_global_linear_id()] = 3 * t[y] + x;
+         }
+         kernel void other(global int *out, global const int *in, local int *t) {
+           int x = get_local_id(0), y = get_local_id(1);
+           long at;
+           if (x == 0) {
+             t[y] = in[y + 1];
+             at = (long)y << 2;
+           } else
+             at = (long)y << 1;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           out[get_global_linear_id()] = 3 * t[y] + (int)at;
+         }";
+    let module = module(&clang::compile_text(source, &["-O2"]));
+    for (kernel, phis) in module.kernels.iter().zip([0, 1]) {
+        let (mut part, mut function) =
+            optimise::inlined(&module, kernel, LIMIT).expect("it is small");
+        ORDER.into_iter().for_each(|pass| pass.run(&mut part, &mut function));
+        let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let found = insts.filter(|inst| matches!(inst.op, Op::Phi(_))).count();
+        assert_eq!(found, phis, "{}", kernel.name);
+        let ints = |n: i32| Input::bytes((0..n).flat_map(|i| (i * 7919).to_le_bytes()).collect());
+        let grid = Grid { offset: [0; 3], global: [32, 16, 1], group: [16, 8, 1] };
+        same(&module, &kernel.name, grid, &[ints(512), ints(17), Input::Local(32)], "");
+    }
+}
+
 /// A varying index, a volatile access, or an address that is stored keeps a variable in memory.
 #[test]
 fn some_variables_stay_in_memory() {
