@@ -254,6 +254,10 @@ fn widen_for(
     if !together && rows == Rows::Whole && whole::run(module, &mut source, &way) {
         way = Way::new(module, &source, rows, &steps)?;
     }
+    let exchanges = |inst: &Inst| matches!(inst.op, Op::Collect(..));
+    let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let may_part = kernel.facts.watch.is_none() && !subgroups && !insts.any(exchanges);
+    drop(insts);
     let write = |module: Module, source: &Function, way: &Way, lanes: u32, rows: Rows| {
         let uneven = if rows == Rows::Any { "up to " } else { "" };
         let function = Function {
@@ -269,6 +273,7 @@ fn widen_for(
         };
         let out = Builder::new(module, function, lanes);
         let mut widener = Widener::new(source, &way.flow, &way.shapes, out, rows, long);
+        widener.may_part = may_part;
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;

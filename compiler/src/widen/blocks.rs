@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::shape::{Shape, mixes, outer_masked};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, Block, BlockId, CompareOp, ENTRY, Op, Operand, Scope, Terminator, UnaryOp,
+    BinaryOp, Block, BlockId, CompareOp, ENTRY, Inst, Op, Operand, Scope, Terminator, UnaryOp,
 };
 use crate::regions;
 
@@ -110,7 +110,7 @@ impl Widener<'_> {
                 return Err(Refusal::new("too many instructions once widened"));
             }
             if regions::stop_scope(&inst.op) == Some(Scope::Workgroup) {
-                self.check_stop(place, id)?;
+                self.check_stop(place, id, inst)?;
             }
             self.inst(inst)?;
         }
@@ -190,9 +190,16 @@ impl Widener<'_> {
             })
     }
 
-    /// A barrier of the work-group is only allowed where all items of the vector are together. A pending
+    /// Where items of a work-group exchange values, all items of the vector have to be together. A pending
     /// block that all of them run later has no item yet: one behind a loop is pending in all of it.
-    fn check_stop(&self, place: usize, id: BlockId) -> Result<(), Refusal> {
+    ///
+    /// The same holds for a barrier in a kernel that tells which items reach it. In others, the vector stops there if
+    /// any of its items does. In valid programs all items of a group do or none does, and the test (`row < rows`)
+    /// only looks as if it parted them; items of others that do not reach the barrier wait where they meet again.
+    fn check_stop(&self, place: usize, id: BlockId, inst: &Inst) -> Result<(), Refusal> {
+        if self.may_part && matches!(inst.op, Op::ControlBarrier { .. }) {
+            return Ok(());
+        }
         let led = |block: BlockId| self.flow.leader[block.index()] == ENTRY;
         let empty = |&place: &usize| match self.flow.order[place] {
             Node::Block(block) => led(block),

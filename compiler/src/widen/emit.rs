@@ -60,6 +60,8 @@ pub(super) struct Widener<'f> {
     pub(super) tables: Vec<(TypeId, Operand)>,
     /// Whether a vector takes so long that the processor does not look ahead to the next one's loads.
     pub(super) long: bool,
+    /// Whether barriers may be where the items of a vector may have parted.
+    pub(super) may_part: bool,
     /// Remarks for readers on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
     /// The uses in `from`, once a pass has asked for them.
@@ -116,6 +118,7 @@ impl<'f> Widener<'f> {
             offered: None,
             tables: Vec::new(),
             long,
+            may_part: false,
             uses: OnceCell::new(),
             remarks: Vec::new(),
         }

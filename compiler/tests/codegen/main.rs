@@ -27,6 +27,7 @@ mod matrices;
 mod named_barriers;
 mod nests;
 mod numbers;
+mod parted;
 mod passes;
 mod printf;
 mod races;

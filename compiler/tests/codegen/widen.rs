@@ -494,11 +494,12 @@ fn what_is_refused_has_a_reason() {
     let module = module(&clang::compile_text(
         "kernel void parted(global int *p) {
            size_t i = get_global_id(0);
-           if (p[i] > 3) { p[i] = 1; barrier(CLK_GLOBAL_MEM_FENCE); }
+           if (p[i] > 3) p[i] = work_group_reduce_add(p[i]);
          }",
         &["-O2"],
     ));
-    let refusal = widen(&module, &module.kernels[0], 16).expect_err("the barrier diverges");
+    let refusal =
+        widen(&module, &module.kernels[0], 16).expect_err("the items that exchange values part");
     assert_eq!(refusal.to_string(), "a barrier where the items of a vector may have parted");
 }
 
