@@ -37,11 +37,18 @@ enum { SUBGROUP = 1, WORKGROUP = 2, DEVICE = 3, ORDERS = 0x100, RELEASES = 0x100
 enum { RACES = 1, SYNC = 2, SUBGROUPS = 4, WAITS_FOR_GROUPS = 8, ATOMICS_ORDER = 16 };
 
 enum { BUCKETS = 1024, BLOCK = 6, FEW_ROUNDS = 1 << 10, MOST_ROUNDS = 1 << 18 };
-// A block of memory as rows (rows.h): which of them are in use, the entry of each, and its bytes, one bit each.
+// A block of memory as rows (rows.h): which of them are in use, the entry of each, and its bytes, one bit each. (Most
+// blocks have one or two, which lie in one line of the processor's cache.) `phase`: of local memory, what `own` of the
+// group was when it accessed the block last; whatever is remembered from before that does not count.
 // WERE_CELLS: the cells of the block do not count, but are not empty.
 enum { ROWS = 11, IN_USE = (1 << ROWS) - 1, WERE_CELLS = 1 << 16 };
+struct Row {
+  uint64_t entry, bytes;
+};
 struct Block {
-  uint64_t state, entries[ROWS], bytes[ROWS], unused;
+  uint64_t state;
+  struct Row rows[ROWS];
+  uint64_t phase;
 };
 
 enum { RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };

@@ -81,17 +81,17 @@ INLINE uint64_t words_of(uint64_t bytes) {
 // Writes the cells of a block, whose rows they replace: first what stands against an access to some of the bytes, in
 // case that a word has more entries than its cell.
 __attribute__((noinline, cold)) static void spell_out(struct Races *races, const struct Watch *watch,
-                                                      uint64_t address, struct Block *block, bool local,
-                                                      uint64_t mine, uint64_t bytes) {
+                                                      uint64_t address, struct Block *block, uint64_t mine,
+                                                      uint64_t bytes) {
   uint64_t start = address & watch->mask & ~(uint64_t)(BLOCK_BYTES - 1);
   uint64_t(*cells)[ENTRIES] = (uint64_t(*)[ENTRIES])(races->cells + (start << 3));
   bool against[ROWS], counts = false;
   for (int i = 0; i < ROWS; i++) {
-    uint64_t row = block->entries[i];
-    if (!(block->state >> i & 1) || (local && row - races->own > races->own_size))
-      block->bytes[i] = 0;
-    against[i] = (row | mine) & WRITES && block->bytes[i] & bytes;
-    counts |= block->bytes[i] != 0;
+    uint64_t row = block->rows[i].entry;
+    if (!(block->state >> i & 1))
+      block->rows[i].bytes = 0;
+    against[i] = (row | mine) & WRITES && block->rows[i].bytes & bytes;
+    counts |= block->rows[i].bytes != 0;
   }
   if (!counts && block->state != 0)
     __builtin_memset(cells, 0, sizeof(uint64_t[BLOCK_BYTES / 4][ENTRIES]));
@@ -100,7 +100,7 @@ __attribute__((noinline, cold)) static void spell_out(struct Races *races, const
     uint32_t used = 0;
     for (int turn = 0; turn < 2 * ROWS; turn++) {
       int i = turn % ROWS;
-      uint64_t row = block->entries[i], mask = block->bytes[i] >> 4 * word & MASK;
+      uint64_t row = block->rows[i].entry, mask = block->rows[i].bytes >> 4 * word & MASK;
       if (mask == 0 || against[i] != turn < ROWS)
         continue;
       if (row & WRITES && row & VALUED)
@@ -138,14 +138,23 @@ __attribute__((noinline, cold)) static void spell_out(struct Races *races, const
 // From now on a block is remembered by its cells: `mine` is about to access some of the bytes.
 INLINE void use_cells(struct Races *races, const struct Watch *watch, uint64_t address, bool local, uint64_t mine,
                       uint64_t bytes) {
-  if (!(load(stamp_at(races, watch, address)) & IN_CELLS))
-    spell_out(races, watch, address, block_at(races, watch, address), local, mine, bytes);
+  struct Block *block = block_at(races, watch, address);
+  bool in_cells = load(stamp_at(races, watch, address)) & IN_CELLS;
+  if (local && block->phase != races->own) {
+    block->phase = races->own;
+    block->state &= ~(uint64_t)IN_USE;
+  }
+  if (!in_cells)
+    spell_out(races, watch, address, block, mine, bytes);
 }
 
-// Whether reads of some words of a block add nothing, as their stamp says, or their cells.
-INLINE bool is_enough(const struct Races *races, const struct Watch *watch, uint64_t address, uint64_t words) {
+// Whether reads of some bytes of a block add nothing, as its stamp says, or the cells. `asked`: the stamp does not.
+INLINE bool is_enough(const struct Races *races, const struct Watch *watch, uint64_t address, uint64_t bytes,
+                      bool asked) {
   uint64_t stamp = load(stamp_at(races, watch, address));
-  words &= ~stamped(races, stamp);
+  if (asked && !(stamp & IN_CELLS))
+    return false;
+  uint64_t words = words_of(bytes) & ~stamped(races, stamp);
   if (words == 0 || !(stamp & IN_CELLS))
     return words == 0;
   uint64_t start = address & watch->mask & ~(uint64_t)(BLOCK_BYTES - 1);
@@ -156,19 +165,35 @@ INLINE bool is_enough(const struct Races *races, const struct Watch *watch, uint
   return true;
 }
 
-// Whether nothing that the cells of a block remember matters any more, when all of it is written, or of local memory
-// by the group since its last barrier.
-__attribute__((noinline)) static bool is_over(struct Races *races, const struct Watch *watch, uint64_t address,
-                                              bool local) {
+// Whether nothing that the cells of a block of global memory remember matters any more, when all of it is written.
+__attribute__((noinline)) static bool is_over(struct Races *races, const struct Watch *watch, uint64_t address) {
   const Cell *cells = (const Cell *)(races->cells + ((address & watch->mask & ~(uint64_t)(BLOCK_BYTES - 1)) << 3));
   uint32_t run = run_of(cells[0][0]);
   // Makes `old` the execution that comes into question.
-  if (!local && (in_launch(races, run) || (run != 0 && !is_earlier(races, watch, run))))
+  if (in_launch(races, run) || (run != 0 && !is_earlier(races, watch, run)))
     return false;
   Truth counts = {0};
   for (uint32_t word = 0; word < BLOCK_BYTES / 4; word++)
-    counts |= counting(races, cells[word], local);
+    counts |= counting(races, cells[word], false);
   return !any(counts);
+}
+
+// Begins a block anew if nothing that is remembered of it counts any more. Returns whether it is remembered as rows.
+INLINE bool is_in_rows(struct Races *races, const struct Watch *watch, uint64_t address, struct Block *block,
+                       bool local, bool is_written) {
+  uint64_t *stamp = stamp_at(races, watch, address);
+  bool in_cells = load(stamp) & IN_CELLS;
+  if (local && block->phase != races->own) {
+    block->phase = races->own;
+    block->state &= ~(uint64_t)IN_USE;
+  } else if (!in_cells) {
+    return true;
+  } else if (local || !is_written || !is_over(races, watch, address)) {
+    return false;
+  }
+  if (in_cells)
+    store(stamp, 0);
+  return true;
 }
 
 // The entry of a row that also stands for an access to some bytes; 0 if it can't.
@@ -183,26 +208,32 @@ INLINE uint64_t continued(uint64_t row, uint64_t mine, uint64_t bytes) {
   return low * MASK == bytes ? (row & ~SITES) | SITES_APART : 0;
 }
 
+// The places of a row's words.
+typedef uint16_t Sites __attribute__((vector_size(2 * BLOCK_BYTES / 4), aligned(2)));
+
+INLINE Sites site_of(uint64_t entry) {
+  uint16_t site = (uint16_t)(entry >> SITE & LAST_SITE);
+  return (Sites){0} + site;
+}
+
 // Notes the place of an access to some words of a row.
-__attribute__((noinline)) static void part_sites(uint16_t *sites, uint64_t before, uint64_t mine, uint64_t bytes) {
-  for (uint32_t word = 0; word < BLOCK_BYTES / 4; word++) {
-    if (!(before & SITES_APART))
-      sites[word] = before >> SITE & LAST_SITE;
-    if (bytes >> 4 * word & 1)
-      sites[word] = mine >> SITE & LAST_SITE;
-  }
+INLINE void part_sites(uint16_t *at, uint64_t before, uint64_t mine, uint64_t bytes) {
+  const Sites bits = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+  Sites old = before & SITES_APART ? *(const Sites *)at : site_of(before);
+  Sites theirs = (Sites)((bits & (uint16_t)first_bytes(bytes)) != 0);
+  *(Sites *)at = (old & ~theirs) | (site_of(mine) & theirs);
 }
 
 // An access that continues the only row of a block. Returns whether it was one.
 INLINE bool touch_only_row(struct Races *races, const struct Watch *watch, struct Block *block, uint64_t address,
                            uint64_t mine, uint64_t bytes) {
-  uint64_t row = block->entries[0], entry = (block->state & IN_USE) == 1 ? continued(row, mine, bytes) : 0;
+  uint64_t row = block->rows[0].entry, entry = (block->state & IN_USE) == 1 ? continued(row, mine, bytes) : 0;
   if (entry == 0)
     return false;
   if (entry & SITES_APART)
     part_sites(sites_at(races, block, 0), row, mine, bytes);
-  block->entries[0] = entry;
-  block->bytes[0] |= bytes;
+  block->rows[0].entry = entry;
+  block->rows[0].bytes |= bytes;
   if (mine & WRITES)
     unstamp(races, watch, address);
   else if ((mine & SHAPE) == PAIR)
@@ -210,19 +241,44 @@ INLINE bool touch_only_row(struct Races *races, const struct Watch *watch, struc
   return true;
 }
 
-// An access to some bytes of a block: `mine` is a row's entry. Returns whether it was looked at; otherwise it has to be
-// by words, since it may race, or there are too many rows.
-INLINE bool touch_row(struct Races *races, const struct Watch *watch, uint64_t address, uint64_t mine, uint64_t bytes,
-                      bool local) {
-  struct Block *block = block_at(races, watch, address);
-  bool writes = mine & WRITES;
-  if (load(stamp_at(races, watch, address)) & IN_CELLS) {
-    if (!(local || (writes && bytes == ~0ull)) || !is_over(races, watch, address, local))
-      return false;
-    store(stamp_at(races, watch, address), 0);
-  }
-  if (touch_only_row(races, watch, block, address, mine, bytes))
+// Whether all that a row stands for is ordered before this group, or before its last barrier.
+INLINE bool is_past(struct Races *races, const struct Watch *watch, uint64_t row) {
+  uint32_t run = run_of(row);
+  if (row - races->old <= races->old_size)
     return true;
+  return run == races->run ? time_of(row) < races->phase : !in_launch(races, run) && is_earlier(races, watch, run);
+}
+
+// An access to a block of whose rows no other one has to be compared with it. Returns whether it was one.
+INLINE bool touch_alone(struct Races *races, const struct Watch *watch, struct Block *block, uint64_t address,
+                        uint64_t mine, uint64_t bytes, bool local) {
+  uint32_t live = (uint32_t)block->state & IN_USE, used = 0;
+  if (local && live != 0)
+    return false;
+  for (uint32_t rest = live; rest != 0; rest &= rest - 1) {
+    struct Row *row = &block->rows[__builtin_ctz(rest)];
+    if (!is_past(races, watch, row->entry))
+      return false;
+    if (mine & WRITES || !(row->entry & WRITES))
+      row->bytes &= ~bytes;
+    used |= row->bytes != 0 ? rest & -rest : 0;
+  }
+  if (used == IN_USE)
+    return false;
+  uint32_t at = (uint32_t)__builtin_ctz(~used);
+  block->rows[at] = (struct Row){mine, bytes};
+  block->state = (block->state & ~(uint64_t)IN_USE) | used | 1u << at;
+  if (mine & WRITES)
+    unstamp(races, watch, address);
+  else if ((mine & SHAPE) == PAIR)
+    stamp(races, watch, address, whole_words(bytes), ENOUGH_FOR_GROUP);
+  return true;
+}
+
+// An access to some bytes of a block, whose rows are compared with it. Returns whether that is remembered; otherwise it
+// has to be by words, since it may race, or there are too many rows.
+INLINE bool compare(struct Races *races, const struct Watch *watch, struct Block *block, uint64_t address,
+                    uint64_t mine, uint64_t bytes, bool local, bool writes) {
   // What is left of each row, and what the new one spares, if it stands for some of its bytes, too.
   uint64_t left[ROWS], spared[ROWS];
   // Bytes that the same item has accessed; that items of this group have read since the last barrier, and two of
@@ -232,13 +288,11 @@ INLINE bool touch_row(struct Races *races, const struct Watch *watch, uint64_t a
   uint32_t live = (uint32_t)block->state & IN_USE, used = 0, by_others = 0;
   for (uint32_t rest = live; rest != 0; rest &= rest - 1) {
     int i = __builtin_ctz(rest);
-    uint64_t row = block->entries[i], there = block->bytes[i], both = there & bytes;
+    uint64_t row = block->rows[i].entry, there = block->rows[i].bytes, both = there & bytes;
     uint32_t run = run_of(row);
     left[i] = there;
     spared[i] = 0;
-    if (local && row - races->own > races->own_size) {
-      left[i] = 0;
-    } else if (local || (run == races->run && time_of(row) >= races->phase)) {
+    if (local || (run == races->run && time_of(row) >= races->phase)) {
       uint64_t same = both == 0 ? 0 : by_same_item(row, mine, both);
       if (row & WRITES) {
         new |= there;
@@ -262,7 +316,7 @@ INLINE bool touch_row(struct Races *races, const struct Watch *watch, uint64_t a
       }
       for (uint32_t more = by_others; more != 0; more &= more - 1) {
         int j = __builtin_ctz(more);
-        if (run_of(block->entries[j]) == run)
+        if (run_of(block->rows[j].entry) == run)
           spared[i] |= left[j] & there;
         else
           groups |= left[j] & there;
@@ -287,47 +341,69 @@ INLINE bool touch_row(struct Races *races, const struct Watch *watch, uint64_t a
   // Any two items of a group, or of two groups, tell as much as further ones. Where two are remembered already, the
   // new one takes the place of the second, so that fewer rows are in use.
   uint64_t add = writes ? bytes : bytes & ~(done | (own & others) | groups);
-  if (writes || (add & ~own_twice) != 0) {
-    uint64_t entry = 0;
-    int at = -1;
-    for (uint32_t rest = live; rest != 0 && entry == 0; rest &= rest - 1) {
-      int i = __builtin_ctz(rest);
-      entry = left[i] == 0 ? 0 : continued(block->entries[i], mine, add);
-      at = entry == 0 ? -1 : i;
-    }
-    for (uint32_t rest = live; rest != 0; rest &= rest - 1) {
-      int i = __builtin_ctz(rest);
-      left[i] &= ~(spared[i] & add);
-      used |= (uint32_t)(left[i] != 0) << i;
-    }
-    if (entry == 0 && used == IN_USE)
-      return false;
-    if (entry == 0)
-      at = __builtin_ctz(~used);
-    if (entry & SITES_APART)
-      part_sites(sites_at(races, block, at), block->entries[at], mine, add);
-    block->entries[at] = entry == 0 ? mine : entry;
-    left[at] = entry == 0 ? add : left[at] | add;
-    live |= 1u << at;
-    block->state |= 1u << at;
-  }
+  if (!writes && (add & ~own_twice) == 0)
+    add = 0;
+  uint64_t entry = 0;
+  int at = 0;
   for (uint32_t rest = live; rest != 0; rest &= rest - 1) {
     int i = __builtin_ctz(rest);
-    block->bytes[i] = left[i];
-    if (left[i] == 0)
-      block->state &= ~(1ull << i);
+    uint64_t stays = left[i] & ~(spared[i] & add);
+    block->rows[i].bytes = stays;
+    if (stays == 0)
+      continue;
+    used |= rest & -rest;
+    if (entry == 0 && add != 0) {
+      entry = continued(block->rows[i].entry, mine, add);
+      at = i;
+    }
+  }
+  block->state = (block->state & ~(uint64_t)IN_USE) | used;
+  if (entry != 0) {
+    if (entry & SITES_APART)
+      part_sites(sites_at(races, block, at), block->rows[at].entry, mine, add);
+    block->rows[at].entry = entry;
+    block->rows[at].bytes |= add;
+  } else if (add != 0) {
+    if (used == IN_USE)
+      return false;
+    at = __builtin_ctz(~used);
+    block->rows[at] = (struct Row){mine, add};
+    block->state |= 1u << at;
   }
   if (writes) {
     unstamp(races, watch, address);
     return true;
   }
-  uint64_t enough = own_twice | (own & add) | ((mine & SHAPE) == PAIR ? add : 0);
-  uint64_t for_launch = whole_words((groups | ((own | add) & others)) & ~(new | written));
-  if (for_launch != 0)
+  uint64_t enough = (own_twice | (own & add) | ((mine & SHAPE) == PAIR ? add : 0)) & ~new;
+  uint64_t for_launch = (groups | ((own | add) & others)) & ~(new | written);
+  if (for_launch != 0 && (for_launch = whole_words(for_launch)) != 0)
     stamp(races, watch, address, for_launch, ENOUGH_FOR_LAUNCH);
-  else if ((enough & ~new) != 0)
-    stamp(races, watch, address, whole_words(enough & ~new), ENOUGH_FOR_GROUP);
+  else if (enough != 0)
+    stamp(races, watch, address, whole_words(enough), ENOUGH_FOR_GROUP);
   return true;
+}
+
+__attribute__((noinline)) static bool compare_read(struct Races *races, const struct Watch *watch, struct Block *block,
+                                                   uint64_t address, uint64_t mine, uint64_t bytes, bool local) {
+  return compare(races, watch, block, address, mine, bytes, local, false);
+}
+
+__attribute__((noinline)) static bool compare_write(struct Races *races, const struct Watch *watch,
+                                                    struct Block *block, uint64_t address, uint64_t mine,
+                                                    uint64_t bytes, bool local) {
+  return compare(races, watch, block, address, mine, bytes, local, true);
+}
+
+// An access to some bytes of a block: `mine` is a row's entry. Returns whether it was looked at; otherwise it has to be
+// by words.
+INLINE bool touch_row(struct Races *races, const struct Watch *watch, uint64_t address, uint64_t mine, uint64_t bytes,
+                      bool local) {
+  struct Block *block = block_at(races, watch, address);
+  if (!is_in_rows(races, watch, address, block, local, mine & WRITES && bytes == ~0ull))
+    return false;
+  return touch_only_row(races, watch, block, address, mine, bytes) ||
+         touch_alone(races, watch, block, address, mine, bytes, local) ||
+         (mine & WRITES ? compare_write : compare_read)(races, watch, block, address, mine, bytes, local);
 }
 
 #endif

@@ -29,6 +29,11 @@ INLINE uint64_t between(uint64_t address, uint64_t end) {
 
 // Items store `bytes` bytes each, at addresses with a step.
 INLINE void keep_values(unsigned char *at, const uint64_t *values, uint32_t count, uint32_t bytes, uint32_t step) {
+  if (bytes == 4 && step == 4) {
+    for (uint32_t i = 0; i < count; i++)
+      ((uint32_t *)at)[i] = (uint32_t)values[i];
+    return;
+  }
   for (uint32_t i = 0; i < count; i++, at += step) {
     if (bytes == 1)
       *at = (unsigned char)values[i];
@@ -78,13 +83,14 @@ INLINE bool touch_stripe(PLACE, uint32_t lane, uint32_t count, uint64_t address,
   uint64_t entry = entry_of(races, site, writes ? WRITES : 0), item = lx + lane + races->nx * (ly + races->ny * lz);
   uint32_t shape = (uint32_t)__builtin_ctz(step);
   // The bytes of all items of a block.
-  uint64_t pattern = ~0ull / ((1ull << step) - 1) * ((1ull << bytes) - 1) << offset;
+  uint64_t pattern = step == bytes ? ~0ull : ~0ull / ((1ull << step) - 1) * ((1ull << bytes) - 1) << offset;
   struct Release *held = 0;
+  bool is_single = (address & (BLOCK_BYTES - 1)) + ((uint64_t)count << shape) <= BLOCK_BYTES;
   while (count != 0) {
     uint32_t before = (uint32_t)(address & (BLOCK_BYTES - 1)) >> shape, items = (BLOCK_BYTES >> shape) - before;
     items = items < count ? items : count;
     uint64_t start = address - offset, these = pattern & between(start, start + ((uint64_t)items << shape));
-    if (writes || !is_enough(races, watch, address, words_of(these))) {
+    if (writes || !is_enough(races, watch, address, these, is_single)) {
       if (!local)
         hold(watch, &held, address);
       uint64_t row = entry | shape | (values ? VALUED : 0) | ((item - before) & ITEMS) << ITEM;

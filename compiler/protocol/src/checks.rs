@@ -129,7 +129,7 @@ pub mod cell {
 ///
 /// ```text
 ///   stamps    a word of 64 bits for each block: of which words further reads by kernels add nothing, and IN_CELLS
-///   rows      rows::BYTES for each block: up to eleven entries, and the bytes that each stands for
+///   rows      rows::BYTES for each block: up to eleven rows, each an entry and the bytes that it stands for
 ///   values    each byte that a row has stored, at its address & mask
 ///   places    rows::PLACES for each block, 16 bits for each word of each row
 /// ```
@@ -139,7 +139,8 @@ pub mod cell {
 pub mod rows {
     use super::cell;
 
-    /// Bytes of a block's rows: a word that says which are in use, their entries, and the bytes of each.
+    /// Bytes of a block's rows: a word that says which are in use; of each row its entry and its bytes, a bit each; and
+    /// a word of the kernels' own.
     pub const BYTES: u64 = 192;
     /// The number of rows.
     pub const COUNT: u64 = 11;

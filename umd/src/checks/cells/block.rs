@@ -9,10 +9,16 @@ use tally_compiler_protocol::checks::{cell, release, rows};
 /// Bytes of a block.
 pub(super) const BYTES: u64 = 1 << release::BLOCK;
 
-/// The words of a block.
+/// The words of a block: which rows are in use, and each row's entry and bytes.
 const STATE: u64 = 0;
-const ENTRIES_AT: u64 = 1;
-const BYTES_AT: u64 = ENTRIES_AT + rows::COUNT;
+
+const fn entry_at(row: u64) -> u64 {
+    1 + 2 * row
+}
+
+const fn bytes_at(row: u64) -> u64 {
+    entry_at(row) + 1
+}
 
 /// The rows of a block, whose lock is held.
 pub(super) struct Block<'a>(pub [&'a AtomicU64; rows::BYTES as usize / 8]);
@@ -42,8 +48,9 @@ impl Block<'_> {
 
     /// Forgets the accesses to some bytes.
     pub(super) fn forget(&self, bytes: u64) {
-        let places = BYTES_AT..BYTES_AT + rows::COUNT;
-        places.for_each(|at| self.set(at, self.get(at) & !bytes));
+        for at in (0..rows::COUNT).map(bytes_at) {
+            self.set(at, self.get(at) & !bytes);
+        }
     }
 
     /// A command's access to some bytes; `new` is its entry in a cell but for its bytes. Passes the rows, by number
@@ -59,7 +66,7 @@ impl Block<'_> {
         let row = new & !cell::ATOMIC | atomic | rows::WHOLE;
         let (mut used, mut place) = (self.get(STATE), None);
         for number in 0..rows::COUNT {
-            let (old, there) = (self.get(ENTRIES_AT + number), self.get(BYTES_AT + number));
+            let (old, there) = (self.get(entry_at(number)), self.get(bytes_at(number)));
             let is_used = used >> number & 1 != 0 && there != 0;
             if is_used && old == row {
                 place = Some((number, there | bytes));
@@ -74,15 +81,15 @@ impl Block<'_> {
             let covered =
                 (new & cell::WRITES != 0 || old & cell::WRITES == 0) && (atomic == 0 || are_atomic);
             let left = if before && covered { there & !both } else { there };
-            self.set(BYTES_AT + number, left);
+            self.set(bytes_at(number), left);
             if !is_used || left == 0 {
                 used &= !(1 << number);
                 place = place.or(Some((number, bytes)));
             }
         }
         if let Some((number, bytes)) = place {
-            self.set(ENTRIES_AT + number, row);
-            self.set(BYTES_AT + number, bytes);
+            self.set(entry_at(number), row);
+            self.set(bytes_at(number), bytes);
             used |= 1 << number;
         }
         self.set(STATE, used);
