@@ -78,12 +78,17 @@ __attribute__((noinline)) static int replaced(struct Races *races, const struct 
     uint64_t a = entries[like], b = entries[i];
     if (run_of(a) != run_of(b))
       return -1;
-    if (run_of(a) != races->run)
-      return i;
     uint32_t sub = item_of(a) >> races->shift;
-    if (!(races->flags & SUBGROUPS) || sub != item_of(b) >> races->shift)
+    bool alike = run_of(a) != races->run || (races->flags & SUBGROUPS && sub == item_of(b) >> races->shift &&
+                                             sub != item_of(mine) >> races->shift);
+    if (!alike)
       return -1;
-    return sub == item_of(mine) >> races->shift ? -1 : i;
+    // The two may do more than the new one: what goes must be what another one stands for.
+    if (covers(mine, b) || covers(a, b))
+      return i;
+    if (!covers(b, a))
+      drop(watch);
+    return like;
   }
   // Of other executions, first one that comes before this one: it races with least of what follows.
   for (int i = 0; i < ENTRIES; i++) {
@@ -245,8 +250,8 @@ INLINE Truth counting(const struct Races *races, Cell cell, bool local) {
 //
 // - All that is remembered is ordered before this access, or has the same item; of local memory, that is what the
 //   group has not accessed since its last barrier. It takes the place of it, but a write that is read stays.
-// - A single read is remembered that counts, by another item of the group since its last barrier. Then the two are
-//   enough.
+// - A single read is remembered that counts, by another item of the group since its last barrier, or by another group
+//   of the launch. Then the two are enough.
 //
 // Whether it was one of these.
 INLINE bool touch_whole(struct Races *races, const struct Watch *watch, uint64_t address, Cell *at, uint64_t mine,
@@ -273,13 +278,16 @@ INLINE bool touch_whole(struct Races *races, const struct Watch *watch, uint64_t
     *at = (cell & (Cell){0, 0, 0, ~0ull}) | (Cell){mine, write, 0, 0};
     return true;
   }
+  bool by_group = cell[0] - own <= own_size;
   if (mine & WRITES || counts[1] || counts[2] || counts[3] || (!local && cell[2] != 0) ||
-      races->flags & (SUBGROUPS | ATOMICS_ORDER | WAITS_FOR_GROUPS) || cell[0] - own > own_size ||
-      cell[0] & (WRITES | ATOMIC) || (cell[0] & MASK) != MASK)
+      races->flags & (SUBGROUPS | ATOMICS_ORDER | WAITS_FOR_GROUPS) || cell[0] & (WRITES | ATOMIC) ||
+      (cell[0] & MASK) != MASK ||
+      (!by_group && (cell[0] - races->launch > races->launch_size || run_of(cell[0]) == races->run)))
     return false;
+  uint64_t enough = by_group ? ENOUGH_FOR_GROUP : ENOUGH_FOR_LAUNCH;
   store((uint64_t *)at + 2, cell[0] & ~ENOUGH);
-  store((uint64_t *)at, mine | ENOUGH_FOR_GROUP);
-  stamp(races, watch, address, bit_of(address), ENOUGH_FOR_GROUP);
+  store((uint64_t *)at, mine | enough);
+  stamp(races, watch, address, bit_of(address), enough);
   return true;
 }
 

@@ -64,6 +64,34 @@ INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane,
   }
 }
 
+// Reads or writes of words by items in no order. `mine`: the entry of the first item, but for its bytes.
+INLINE void touch_apart(struct Races *races, const struct Place *place, uint32_t items, uint64_t mine, bool valued,
+                        uint64_t (*address_of)(const void *, uint32_t), const void *addresses) {
+  const struct Watch *watch = place->watch;
+  struct Release *held = 0;
+  for (uint32_t left = items; left != 0; left &= left - 1) {
+    uint32_t lane = (uint32_t)__builtin_ctz(left);
+    uint64_t address = address_of(addresses, lane), entry = mine + ((uint64_t)lane << ITEM);
+    bool local = address - races->local < races->local_bytes;
+    if (address & 3) {
+      touch(races, place, lane, address, 4, entry, valued, &held);
+      continue;
+    }
+    if (!local && (address - watch->start > watch->mask || address - races->scratch < races->scratch_bytes))
+      continue;
+    if (!(mine & WRITES) && stamped(races, load(stamp_at(races, watch, address))) & bit_of(address))
+      continue;
+    uint64_t value = valued ? (uint32_t)races->values[lane] | MASK << 32 : 0;
+    // A group's local memory is one thread's.
+    if (!local)
+      hold(watch, &held, address);
+    use_cells(races, watch, address, local, entry, MASK << (address & (BLOCK_BYTES - 1)));
+    touch_word(races, place, lane, address, entry | MASK, local, value);
+  }
+  if (held)
+    leave(held);
+}
+
 static void depart(struct Races *races, const struct Watch *watch, uint32_t item, uint32_t scope) {
   uint32_t sub = item >> races->shift;
   if (scope == WORKGROUP) {
@@ -186,13 +214,16 @@ INLINE void follow(const struct Place *place, uint32_t size, uint32_t items, boo
   // Of items that read at one address any two tell as much as all.
   if (same && !writes && items & (items - 1) && !(races->flags & SUBGROUPS))
     items = 1u << __builtin_ctz(items) | 1u << (31 - __builtin_clz(items));
-  if (writes == ((kind & KIND_ATOMIC) != 0) && bytes % 4 == 0 && bytes <= 16)
+  bool words = bytes == 4 && kind <= KIND_WRITES;
+  if (!words && writes == ((kind & KIND_ATOMIC) != 0) && bytes % 4 == 0 && bytes <= 16)
     items = that_add(races, place->watch, items, bytes, writes ? WRITES | ATOMIC : 0, address_of, addresses);
   uint64_t site = place->site < LAST_SITE ? place->site : LAST_SITE, number = linear(races, place);
   uint64_t mine = (uint64_t)races->run << RUN | site << SITE | (uint64_t)races->time << TIME |
                   (writes ? WRITES : 0) | (kind & KIND_ATOMIC ? ATOMIC : 0);
   struct Release *held = 0;
-  for (uint32_t left = items; left != 0; left &= left - 1) {
+  if (words)
+    touch_apart(races, place, items, mine | number << ITEM, valued, address_of, addresses);
+  for (uint32_t left = words ? 0 : items; left != 0; left &= left - 1) {
     uint32_t lane = (uint32_t)__builtin_ctz(left);
     touch(races, place, lane, address_of(addresses, lane), bytes, mine | (number + lane) << ITEM,
           valued, &held);

@@ -495,3 +495,31 @@ fn sub_groups_order_their_items() {
         });
     }
 }
+
+/// A full cell gives up an atomic load for another one, and not the atomic store that stands for more.
+#[test]
+fn an_atomic_store_stays_remembered_behind_many_loads() {
+    let text = "
+        kernel void k(global atomic_int *p, global int *a)
+        {
+            int i = get_local_id(0), g = get_group_id(0);
+            if (g == 0 && i == 5)
+                a[0] = *(volatile global int *)p;
+            barrier(CLK_GLOBAL_MEM_FENCE);
+            if (g < 2 && i == 1)
+                a[1 + g] = atomic_load_explicit(p, memory_order_relaxed, memory_scope_device);
+            if (g == 0 && i == 2)
+                atomic_store_explicit(p, 7, memory_order_relaxed, memory_scope_device);
+            if (g == 2 && i == 3)
+                a[3] = *(volatile global int *)p;
+        }";
+    in_all_widths(text, |world, kernel, lanes| {
+        let args = vec![world.at(4096), world.at(8192)];
+        let (races, _) = world.run(kernel, Grid::line(48, 16), args);
+        let items: Vec<_> = races
+            .iter()
+            .map(|it| (it.later.group, it.later.item, it.earlier.group, it.earlier.item))
+            .collect();
+        assert_eq!(items, [(2, 3, 0, 2)], "{lanes}");
+    });
+}
