@@ -35,7 +35,7 @@ INLINE uint32_t that_add(const struct Races *races, const struct Watch *watch, u
 }
 
 INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane, uint64_t address,
-                  uint32_t size, uint64_t mine, bool valued, struct Release **held) {
+                  uint32_t size, uint64_t mine, bool valued, uint32_t **held) {
   bool local = address - races->local < races->local_bytes;
   if (!local && (address - place->watch->start > place->watch->mask ||
                  address - races->scratch < races->scratch_bytes))
@@ -58,7 +58,7 @@ INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane,
     }
     // A group's local memory is one thread's.
     if (!local)
-      hold(place->watch, held, word);
+      hold(races, place->watch, held, word);
     use_cells(races, place->watch, word, local, mine, mask << (word & (BLOCK_BYTES - 1)));
     touch_word(races, place, lane, word, mine | mask, local, value);
   }
@@ -68,7 +68,7 @@ INLINE void touch(struct Races *races, const struct Place *place, uint32_t lane,
 INLINE void touch_apart(struct Races *races, const struct Place *place, uint32_t items, uint64_t mine, bool valued,
                         uint64_t (*address_of)(const void *, uint32_t), const void *addresses) {
   const struct Watch *watch = place->watch;
-  struct Release *held = 0;
+  uint32_t *held = 0;
   for (uint32_t left = items; left != 0; left &= left - 1) {
     uint32_t lane = (uint32_t)__builtin_ctz(left);
     uint64_t address = address_of(addresses, lane), entry = mine + ((uint64_t)lane << ITEM);
@@ -84,7 +84,7 @@ INLINE void touch_apart(struct Races *races, const struct Place *place, uint32_t
     uint64_t value = valued ? (uint32_t)races->values[lane] | MASK << 32 : 0;
     // A group's local memory is one thread's.
     if (!local)
-      hold(watch, &held, address);
+      hold(races, watch, &held, address);
     use_cells(races, watch, address, local, entry, MASK << (address & (BLOCK_BYTES - 1)));
     touch_word(races, place, lane, address, entry | MASK, local, value);
   }
@@ -220,7 +220,7 @@ INLINE void follow(const struct Place *place, uint32_t size, uint32_t items, boo
   uint64_t site = place->site < LAST_SITE ? place->site : LAST_SITE, number = linear(races, place);
   uint64_t mine = (uint64_t)races->run << RUN | site << SITE | (uint64_t)races->time << TIME |
                   (writes ? WRITES : 0) | (kind & KIND_ATOMIC ? ATOMIC : 0);
-  struct Release *held = 0;
+  uint32_t *held = 0;
   if (words)
     touch_apart(races, place, items, mine | number << ITEM, valued, address_of, addresses);
   for (uint32_t left = words ? 0 : items; left != 0; left &= left - 1) {

@@ -38,8 +38,7 @@ enum { RACES = 1, SYNC = 2, SUBGROUPS = 4, WAITS_FOR_GROUPS = 8, ATOMICS_ORDER =
 
 enum { BUCKETS = 1024, BLOCK = 6, FEW_ROUNDS = 1 << 10, MOST_ROUNDS = 1 << 18 };
 // A block of memory as rows (rows.h): which of them are in use, the entry of each, and its bytes, one bit each. (Most
-// blocks have one or two, which lie in one line of the processor's cache.) `phase`: of local memory, what `own` of the
-// group was when it accessed the block last; whatever is remembered from before that does not count.
+// blocks have one or two, which lie in one line of the processor's cache.)
 // WERE_CELLS: the cells of the block do not count, but are not empty.
 enum { ROWS = 11, IN_USE = (1 << ROWS) - 1, WERE_CELLS = 1 << 16 };
 struct Row {
@@ -47,8 +46,15 @@ struct Row {
 };
 struct Block {
   uint64_t state;
+  union {
+    // Of global memory: the lock of the block, its stamp and its cells. (One for several blocks would go from one
+    // processor's cache to another one's, whatever memory they access.)
+    uint32_t lock;
+    // Of local memory: `own` of the group when it accessed the block last. Whatever is remembered from before that does
+    // not count.
+    uint64_t phase;
+  };
   struct Row rows[ROWS];
-  uint64_t phase;
 };
 
 enum { RELEASED = 16, KNOWN = 40, MOST_LANES = 32, MOST_SUBGROUPS = 1024 };
@@ -60,8 +66,7 @@ struct Point {
   uint16_t item, own, all, sub, scope, unused;
 };
 
-// The lock also is that of the cells of all blocks of 2^BLOCK bytes that have this bucket. `newest`: the highest
-// base of the launches that have had the bucket.
+// `newest`: the highest base of the launches that have had the bucket.
 struct Release {
   uint32_t lock, base, count, over;
   uint64_t address;
@@ -154,38 +159,25 @@ INLINE void give_way(void) {
   __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
 }
 
-__attribute__((noinline)) static void wait(struct Release *at) {
+__attribute__((noinline)) static void wait(uint32_t *lock) {
   for (uint32_t i = 0; i < MOST_ROUNDS; i++) {
     if (i < FEW_ROUNDS)
       __builtin_ia32_pause();
     else
       give_way();
-    if (__atomic_load_n(&at->lock, __ATOMIC_RELAXED) == 0 &&
-        __atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE) == 0)
+    if (__atomic_load_n(lock, __ATOMIC_RELAXED) == 0 && __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0)
       return;
   }
 }
 
-// Waits for a bucket's lock. A thread whose kernel is aborted keeps it: after a while it is taken all the same.
-INLINE struct Release *enter(struct Release *at) {
-  if (__builtin_expect(__atomic_exchange_n(&at->lock, 1, __ATOMIC_ACQUIRE) != 0, false))
-    wait(at);
-  return at;
+// Waits for a lock. A thread whose kernel is aborted keeps it: after a while it is taken all the same.
+INLINE void enter(uint32_t *lock) {
+  if (__builtin_expect(__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) != 0, false))
+    wait(lock);
 }
 
-INLINE void leave(struct Release *at) {
-  __atomic_store_n(&at->lock, 0, __ATOMIC_RELEASE);
-}
-
-// Takes the lock of the cells of an address in place of the one that is held, or of none: of two accesses at the same
-// time, one sees the other.
-INLINE void hold(const struct Watch *watch, struct Release **held, uint64_t address) {
-  struct Release *at = bucket(watch, address >> BLOCK);
-  if (at == *held)
-    return;
-  if (*held)
-    leave(*held);
-  *held = enter(at);
+INLINE void leave(uint32_t *lock) {
+  __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
 }
 
 static void drop(const struct Watch *watch) {
@@ -212,6 +204,22 @@ INLINE bool covers(uint64_t one, uint64_t other) {
 
 INLINE bool conflict(uint64_t one, uint64_t other) {
   return one & other & MASK && (one | other) & WRITES && !(one & other & ATOMIC);
+}
+
+INLINE struct Block *block_at(const struct Races *races, const struct Watch *watch, uint64_t address) {
+  return &races->blocks[(address & watch->mask) >> BLOCK];
+}
+
+// Takes the lock of an address's block in place of the one that is held, or of none: of two accesses at the same time,
+// one sees the other.
+INLINE void hold(const struct Races *races, const struct Watch *watch, uint32_t **held, uint64_t address) {
+  uint32_t *lock = &block_at(races, watch, address)->lock;
+  if (lock == *held)
+    return;
+  if (*held)
+    leave(*held);
+  enter(lock);
+  *held = lock;
 }
 
 INLINE bool in_launch(const struct Races *races, uint32_t run) {

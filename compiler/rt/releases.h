@@ -80,7 +80,8 @@ static void release(struct Races *races, const struct Watch *watch, uint32_t ite
     scope = scope < point.scope ? scope : point.scope;
     point.scope = (uint16_t)scope;
   }
-  struct Release *at = enter(bucket(watch, address));
+  struct Release *at = bucket(watch, address);
+  enter(&at->lock);
   if (at->address != address || !in_launch(races, at->base)) {
     // What was released by way of other locations of the same bucket is not told apart any more.
     at->over = in_launch(races, at->base) ? at->address != 0 : is_lost(races, at);
@@ -100,13 +101,14 @@ static void release(struct Races *races, const struct Watch *watch, uint32_t ite
     publish(at, other);
   }
   at->over |= races->all_known;
-  leave(at);
+  leave(&at->lock);
 }
 
 // An item's atomic has read.
 static void acquire(struct Races *races, const struct Watch *watch, uint32_t item, uint64_t address,
                     uint32_t how) {
-  struct Release *at = enter(bucket(watch, address));
+  struct Release *at = bucket(watch, address);
+  enter(&at->lock);
   if (in_launch(races, at->base)) {
     for (uint32_t i = 0; at->address == address && i < at->count; i++) {
       struct Point point = at->points[i];
@@ -123,7 +125,7 @@ static void acquire(struct Races *races, const struct Watch *watch, uint32_t ite
     else
       races->all_pending = 1;
   }
-  leave(at);
+  leave(&at->lock);
 }
 
 static void fence(struct Races *races, const struct Watch *watch, uint32_t item, uint32_t how) {

@@ -26,10 +26,6 @@ enum { PAIR = 7, BLOCK_BYTES = 1 << BLOCK };
 
 _Static_assert(sizeof(struct Block) == 192 && BLOCK_BYTES == 64, "protocol/src/checks.rs");
 
-INLINE struct Block *block_at(const struct Races *races, const struct Watch *watch, uint64_t address) {
-  return &races->blocks[(address & watch->mask) >> BLOCK];
-}
-
 INLINE uint16_t *sites_at(const struct Races *races, const struct Block *block, int row) {
   return races->sites[block - races->blocks][row];
 }

@@ -84,7 +84,7 @@ INLINE bool touch_stripe(PLACE, uint32_t lane, uint32_t count, uint64_t address,
   uint32_t shape = (uint32_t)__builtin_ctz(step);
   // The bytes of all items of a block.
   uint64_t pattern = step == bytes ? ~0ull : ~0ull / ((1ull << step) - 1) * ((1ull << bytes) - 1) << offset;
-  struct Release *held = 0;
+  uint32_t *held = 0;
   bool is_single = (address & (BLOCK_BYTES - 1)) + ((uint64_t)count << shape) <= BLOCK_BYTES;
   while (count != 0) {
     uint32_t before = (uint32_t)(address & (BLOCK_BYTES - 1)) >> shape, items = (BLOCK_BYTES >> shape) - before;
@@ -92,7 +92,7 @@ INLINE bool touch_stripe(PLACE, uint32_t lane, uint32_t count, uint64_t address,
     uint64_t start = address - offset, these = pattern & between(start, start + ((uint64_t)items << shape));
     if (writes || !is_enough(races, watch, address, these, is_single)) {
       if (!local)
-        hold(watch, &held, address);
+        hold(races, watch, &held, address);
       uint64_t row = entry | shape | (values ? VALUED : 0) | ((item - before) & ITEMS) << ITEM;
       if (races->in_rows && touch_row(races, watch, address, row, these, local)) {
         if (values)
@@ -128,9 +128,9 @@ INLINE bool read_together(PLACE, uint32_t items, uint64_t address, uint32_t byte
   bool local = address - races->local < races->local_bytes;
   uint64_t item = lx + (uint32_t)__builtin_ctz(pairs) + races->nx * (ly + races->ny * lz);
   uint64_t row = entry_of(races, site, PAIR | item << ITEM), these = between(address, address + bytes);
-  struct Release *held = 0;
+  uint32_t *held = 0;
   if (!local)
-    hold(watch, &held, address);
+    hold(races, watch, &held, address);
   bool easy = touch_row(races, watch, address, row, these, local);
   if (!easy)
     use_cells(races, watch, address, local, row, these);

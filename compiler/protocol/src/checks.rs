@@ -139,9 +139,11 @@ pub mod cell {
 pub mod rows {
     use super::cell;
 
-    /// Bytes of a block's rows: a word that says which are in use; of each row its entry and its bytes, a bit each; and
-    /// a word of the kernels' own.
+    /// Bytes of a block's rows: a word that says which are in use; a word whose first half is the block's lock; and of
+    /// each row its entry and its bytes, a bit each.
     pub const BYTES: u64 = 192;
+    /// Offset of the block's lock, 32 bits: 1 while a thread has it.
+    pub const LOCK: u64 = 8;
     /// The number of rows.
     pub const COUNT: u64 = 11;
     /// Of a stamp: the cells count, and the rows do not.
@@ -235,17 +237,12 @@ pub mod release {
     pub const BYTES: u32 = 288;
     /// A word with the newest launch that has used the entry.
     pub const NEWEST: u32 = 24;
-    /// The logarithm of the size of a block of memory. The cells of a block are used under one lock.
+    /// The logarithm of the size of a block of memory. The cells and rows of a block are used under one lock.
     pub const BLOCK: u32 = 6;
     /// How often a thread looks at a lock before it takes it all the same.
     pub const ROUNDS: u32 = 1 << 18;
     /// From which look on it gives way to others in between.
     pub const SPINS: u32 = 1 << 10;
-
-    /// The number of the entry that a key has.
-    pub fn number(key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % COUNT as usize
-    }
 }
 
 /// The size of a report of an access, or of what orders accesses: this bit, a kind, and bytes or a scope.

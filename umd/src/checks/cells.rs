@@ -214,7 +214,7 @@ impl Cells {
         for block in [start / BYTES * BYTES, last] {
             let bytes = bytes_in(block, &(start..end));
             if bytes != 0 && bytes != u64::MAX {
-                let _held = self.hold((self.addresses.start + block) >> release::BLOCK);
+                let _held = self.hold(block);
                 self.rows(block).forget(bytes);
             }
         }
@@ -258,11 +258,9 @@ impl Cells {
         Block(std::array::from_fn(|i| self.word(at + 8 * i as u64)))
     }
 
-    /// Waits for the lock of a block's cells, as kernels do.
+    /// Waits for the lock of the block at an offset of the addresses, as kernels do.
     fn hold(&self, block: u64) -> Held<'_> {
-        let entry = &self.releases[release::number(block) * release::BYTES as usize / 8];
-        // SAFETY: an entry begins with its lock, which is accessed in no other way.
-        let lock = unsafe { AtomicU32::from_ptr(entry.as_ptr().cast()) };
+        let lock = self.rows(block).lock();
         let mut round = 0;
         while round < release::ROUNDS && lock.swap(1, Ordering::Acquire) != 0 {
             // The thread that has it may not be running.
@@ -421,7 +419,7 @@ impl Cells {
         let new = kind | u64::from(run) << cell::RUN;
         let mut known = Answers { cells: self, execution, ask: &ask, last: None };
         for block in (offset / BYTES * BYTES..end).step_by(BYTES as usize) {
-            let _held = self.hold((self.addresses.start + block) >> release::BLOCK);
+            let _held = self.hold(block);
             let (rows, range) = (self.rows(block), offset.max(block)..end.min(block + BYTES));
             if self.stamp(block).load(Ordering::Relaxed) & rows::IN_CELLS != 0 {
                 for word in (range.start & !3..range.end).step_by(4) {
@@ -532,7 +530,7 @@ impl Cells {
     }
 }
 
-/// The lock of a block's cells.
+/// The lock of a block.
 struct Held<'a> {
     lock: &'a AtomicU32,
 }

@@ -2,25 +2,26 @@
 //! A block of memory whose accesses are remembered as rows ([`rows`]). `compiler/rt/rows.h` does the same for kernels.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tally_compiler_protocol::checks::{cell, release, rows};
 
 /// Bytes of a block.
 pub(super) const BYTES: u64 = 1 << release::BLOCK;
 
-/// The words of a block: which rows are in use, and each row's entry and bytes.
+/// The words of a block: which rows are in use; the lock, in the first half; and each row's entry and bytes.
 const STATE: u64 = 0;
+const LOCK: u64 = rows::LOCK / 8;
 
 const fn entry_at(row: u64) -> u64 {
-    1 + 2 * row
+    2 + 2 * row
 }
 
 const fn bytes_at(row: u64) -> u64 {
     entry_at(row) + 1
 }
 
-/// The rows of a block, whose lock is held.
+/// The rows of a block. But for the lock they are used while it is held.
 pub(super) struct Block<'a>(pub [&'a AtomicU64; rows::BYTES as usize / 8]);
 
 /// The run of an entry, of a cell or a row.
@@ -37,13 +38,21 @@ pub(super) fn bytes_in(block: u64, range: &Range<u64>) -> u64 {
     u64::MAX >> (BYTES - (end - first)) << (first - block)
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
     fn get(&self, at: u64) -> u64 {
         self.0[at as usize].load(Ordering::Relaxed)
     }
 
     fn set(&self, at: u64, value: u64) {
         self.0[at as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// The lock of the block, which covers its stamp and its cells, too.
+    pub(super) fn lock(&self) -> &'a AtomicU32 {
+        let word = self.0[LOCK as usize];
+        // SAFETY: the word is aligned for its half, and lives as long. While anyone may hold the lock it is accessed as
+        // this half alone: whole words are set to zero only when memory is allocated.
+        unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
     }
 
     /// Forgets the accesses to some bytes.
