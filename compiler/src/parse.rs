@@ -7,7 +7,7 @@
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures, which [`builder`] holds;
 //! - [`function`]: function bodies, one instruction at a time. It finds the file that translates an
-//!   instruction: [`arith`], [`matrix`], [`brain`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
+//!   instruction: [`arith`], [`matrix`], [`matrix_checked`], [`brain`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
 //!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
 //!   of floats that kernels have ([`controls`], [`modes`]);
@@ -41,6 +41,7 @@ mod kernels;
 mod lines;
 mod mangled;
 mod matrix;
+mod matrix_checked;
 mod memory;
 mod modes;
 mod module;
@@ -65,9 +66,15 @@ pub fn opcode_name(opcode: u16) -> Option<String> {
 /// Whether an instruction needs all items of a sub-group, over which a matrix is spread, by its opcode.
 pub fn is_of_matrix(opcode: u16) -> bool {
     use rspirv::spirv::Op;
-    [Op::CooperativeMatrixLoadKHR, Op::CooperativeMatrixStoreKHR, Op::CooperativeMatrixMulAddKHR]
-        .into_iter()
-        .any(|op| op as u16 == opcode)
+    use words::intel::{MATRIX_LOAD_CHECKED, MATRIX_STORE_CHECKED};
+    [
+        Op::CooperativeMatrixLoadKHR as u32,
+        Op::CooperativeMatrixStoreKHR as u32,
+        Op::CooperativeMatrixMulAddKHR as u32,
+        MATRIX_LOAD_CHECKED,
+        MATRIX_STORE_CHECKED,
+    ]
+    .contains(&u32::from(opcode))
 }
 
 /// Parses a module, with specialization constants set to the given values or, where none is given,

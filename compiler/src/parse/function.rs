@@ -12,7 +12,7 @@ use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
     arith, async_copy, brain, debug, directed, dot, gather, group, image, imports, indirect, lines,
-    matrix, memory, opencl, vendor,
+    matrix, matrix_checked, memory, opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -165,6 +165,7 @@ impl Body<'_, '_> {
         self.set_flags(inst);
         if self.control_flow(inst)?
             || gather::translate(self, inst)?
+            || matrix_checked::translate(self, inst)?
             || matrix::translate(self, inst)?
             || brain::translate(self, inst)?
             || arith::translate(self, inst)?

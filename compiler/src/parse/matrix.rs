@@ -106,7 +106,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
 }
 
 /// `unsupported`, with the name of a type that should be one of matrices.
-fn opaque(body: &mut Body<'_, '_>, inst: &Instruction<'_>, id: u32) -> Result<()> {
+pub fn opaque(body: &mut Body<'_, '_>, inst: &Instruction<'_>, id: u32) -> Result<()> {
     let ty = body.b.ty(inst, id)?;
     match &body.b.module.types[ty] {
         Type::Opaque(name) => {
@@ -141,7 +141,7 @@ fn elementwise(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> 
     };
     let mut parts = Vec::new();
     if inst.op() == Spv::CompositeConstruct {
-        parts = vec![number(body, inst, element)?; matrix.length() as usize];
+        parts = vec![number(body, inst, 0, element)?; matrix.length() as usize];
     } else if conversion {
         let (from_brain, to_brain) = brain::brains(body, inst)?;
         let floats = body.b.module.types.float(Float::F32);
@@ -182,11 +182,16 @@ fn elementwise(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> 
 }
 
 /// The number that a construction repeats. DPC++ passes a brain float by a pointer to it.
-fn number(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: TypeId) -> Result<Operand> {
-    let [id] = inst.rest() else {
+pub fn number(
+    body: &mut Body<'_, '_>,
+    inst: &Instruction<'_>,
+    index: usize,
+    element: TypeId,
+) -> Result<Operand> {
+    if inst.rest().len() != index + 1 {
         return Err(inst.error("makes a matrix of other than one number".into()));
-    };
-    let number = body.operand(inst, *id)?;
+    }
+    let number = body.arg(inst, index)?;
     let ty = body.type_of(number);
     Ok(match &body.b.module.types[ty] {
         Type::Pointer(_) => {
@@ -222,7 +227,7 @@ fn components(
 }
 
 /// All components of a matrix.
-fn all(
+pub fn all(
     body: &mut Body<'_, '_>,
     inst: &Instruction<'_>,
     whole: Operand,
@@ -234,21 +239,21 @@ fn all(
 
 /// A row or a column: a constant, and a part of 64 bits that depends on the item.
 #[derive(Clone, Copy)]
-struct Index {
-    fixed: u32,
-    own: Option<Operand>,
+pub struct Index {
+    pub fixed: u32,
+    pub own: Option<Operand>,
 }
 
 /// Row and column of an item's elements.
-struct Walk {
-    matrix: Matrix,
+pub struct Walk {
+    pub matrix: Matrix,
     lane: Operand,
     /// Row and column of the item's element among the first ones, if these are whole rows.
     within: Option<(Operand, Operand)>,
 }
 
 impl Walk {
-    fn new(body: &mut Body<'_, '_>, matrix: Matrix) -> Self {
+    pub fn new(body: &mut Body<'_, '_>, matrix: Matrix) -> Self {
         let (i32, i64) = (body.b.module.types.int(32), body.b.module.types.int(64));
         let lane = body.emit(i32, Op::WorkItem(WorkItemQuery::SubgroupLocalId, 0));
         let lane = body.resize_int(lane, i64, false);
@@ -275,7 +280,7 @@ impl Walk {
     }
 
     /// Row and column of the item's element in a component.
-    fn place(&self, body: &mut Body<'_, '_>, component: u32) -> (Index, Index) {
+    pub fn place(&self, body: &mut Body<'_, '_>, component: u32) -> (Index, Index) {
         let Matrix { columns, lanes, .. } = self.matrix;
         let first = component * lanes;
         if self.in_rows() {
@@ -303,7 +308,7 @@ impl Walk {
     }
 
     /// Whether the item has an element in a component; `None` if all items have one.
-    fn exists(&self, body: &mut Body<'_, '_>, component: u32) -> Option<Operand> {
+    pub fn exists(&self, body: &mut Body<'_, '_>, component: u32) -> Option<Operand> {
         self.matrix.is_partial(component).then(|| {
             let element = self.element(body, component);
             let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
@@ -336,7 +341,7 @@ fn coordinates(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
 
 /// The way in which elements lie in memory.
 #[derive(Clone, Copy, PartialEq)]
-enum Layout {
+pub enum Layout {
     Rows,
     Columns,
     /// Intel's: so many rows as fill 32 bits lie side by side, element by element.
@@ -344,26 +349,26 @@ enum Layout {
 }
 
 /// A matrix in memory.
-struct Place {
-    base: Operand,
-    layout: Layout,
+pub struct Place {
+    pub base: Operand,
+    pub layout: Layout,
     /// The distance of rows or columns, 64 bits, in so many bytes.
-    stride: Operand,
-    unit: i64,
-    element: TypeId,
+    pub stride: Operand,
+    pub unit: i64,
+    pub element: TypeId,
     /// Size of an element in bytes.
-    size: i64,
-    access: Access,
+    pub size: i64,
+    pub access: Access,
 }
 
 impl Place {
-    /// The operands of a load or a store: the pointer is the first operand, the layout is at `index`. `Err` of
-    /// the inner result names what is not supported.
-    fn read(
+    /// The operands of a load or a store: the pointer is the first operand, the layout is at `index`, the stride
+    /// so many operands behind it. `Err` of the inner result names what is not supported.
+    pub fn read(
         body: &mut Body<'_, '_>,
         inst: &Instruction<'_>,
         matrix: &Matrix,
-        index: usize,
+        (index, behind): (usize, usize),
     ) -> Result<Result<Self, String>> {
         let base = body.arg(inst, 0)?;
         let (_, pointer) = body.value(inst, inst.arg(0)?)?;
@@ -378,11 +383,11 @@ impl Place {
                 return Ok(Err(format!("{name} with the layout {other}, which is not known")));
             }
         };
-        if inst.rest().len() <= index + 1 {
+        if inst.rest().len() <= index + behind {
             return Err(inst.error("has no stride, which this layout needs".into()));
         }
         let i64 = body.b.module.types.int(64);
-        let stride = body.arg(inst, index + 1)?;
+        let stride = body.arg(inst, index + behind)?;
         let stride = body.resize_int(stride, i64, false);
         let types = &body.b.module.types;
         let size = types.size(element) as i64;
@@ -392,7 +397,7 @@ impl Place {
             0 | 1 => size,
             unit => unit as i64,
         };
-        let access = access(body, inst, index + 2, element)?;
+        let access = access(body, inst, index + behind + 1, element)?;
         Ok(Ok(Self { base, layout, stride, unit, element, size, access }))
     }
 
@@ -446,7 +451,7 @@ impl Place {
 
 fn load(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     let matrix = matrix_or_refuse!(body, inst, inst.result_type().unwrap_or_default());
-    let place = match Place::read(body, inst, &matrix, 1)? {
+    let place = match Place::read(body, inst, &matrix, (1, 1))? {
         Ok(place) => place,
         Err(what) => return body.unsupported(inst, &what),
     };
@@ -542,7 +547,7 @@ fn store(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     let (_, id) = body.value(inst, inst.arg(1)?)?;
     let matrix = matrix_or_refuse!(body, inst, id);
     let whole = body.arg(inst, 1)?;
-    let place = match Place::read(body, inst, &matrix, 2)? {
+    let place = match Place::read(body, inst, &matrix, (2, 1))? {
         Ok(place) => place,
         Err(what) => return body.unsupported(inst, &what),
     };

@@ -161,6 +161,12 @@ fn grammar_table() -> &'static Vec<Option<Grammar>> {
 
 /// Opcodes of Intel's extensions that the tables do not have.
 pub mod intel {
+    /// A load of a part of a larger matrix, which may reach beyond it.
+    pub const MATRIX_LOAD_CHECKED: u32 = 6193;
+    /// A store of one.
+    pub const MATRIX_STORE_CHECKED: u32 = 6194;
+    /// A matrix of one number where it is inside of a larger one.
+    pub const MATRIX_CONSTRUCT_CHECKED: u32 = 6195;
     /// Row and column of a component of a matrix.
     pub const MATRIX_COORDINATES: u32 = 6440;
     /// A prefetch of a part of a matrix.
@@ -168,9 +174,9 @@ pub mod intel {
 
     /// Number, name, whether there is a result type, and a result, and the number of words at least.
     pub(super) const OPCODES: [(u32, &str, bool, bool, usize); 8] = [
-        (6193, "CooperativeMatrixLoadCheckedINTEL", true, true, 8),
-        (6194, "CooperativeMatrixStoreCheckedINTEL", false, false, 7),
-        (6195, "CooperativeMatrixConstructCheckedINTEL", true, true, 7),
+        (MATRIX_LOAD_CHECKED, "CooperativeMatrixLoadCheckedINTEL", true, true, 8),
+        (MATRIX_STORE_CHECKED, "CooperativeMatrixStoreCheckedINTEL", false, false, 7),
+        (MATRIX_CONSTRUCT_CHECKED, "CooperativeMatrixConstructCheckedINTEL", true, true, 7),
         (6239, "CooperativeMatrixLoadOffsetINTEL", true, true, 6),
         (6240, "CooperativeMatrixStoreOffsetINTEL", false, false, 5),
         (MATRIX_COORDINATES, "CooperativeMatrixGetElementCoordINTEL", true, true, 4),

@@ -624,6 +624,41 @@ fn items_have_their_own_components() {
     }
 }
 
+/// Parts of a larger matrix, of 6 x 20 elements here, that reach beyond it are zero there, and are not stored.
+#[test]
+fn what_lies_outside_of_a_larger_matrix_is_zero() {
+    for (lanes, layout) in [(8, 0), (16, 0), (32, 0), (16, 1)] {
+        let text = text(
+            lanes,
+            "%n6 = OpConstant %i32 6
+             %n20 = OpConstant %i32 20
+             %l20 = OpConstant %i64 20",
+            "%x = OpCooperativeMatrixLoadCheckedINTEL %c %in %n2 %n8 %layout %n6 %n20 %l20
+             %one = OpCooperativeMatrixConstructCheckedINTEL %c %n4 %n8 %n6 %n20 %two
+             %y = OpFAdd %c %x %one
+             OpCooperativeMatrixStoreCheckedINTEL %out %n3 %n4 %y %layout %n6 %n20 %l20",
+            "",
+        )
+        .replace("%layout", if layout == 0 { "%n0" } else { "%n1" });
+        let got = results(lanes, &text, lanes);
+        let mut expected: Vec<f32> = (0..512).map(|i| i as f32).collect();
+        for row in 0..8 {
+            for column in 0..16 {
+                let (line, within) = if layout == 0 { (row, column) } else { (column, row) };
+                let (from, at) = ((line + 2, within + 8), (line + 3, within + 4));
+                let inside = |(line, within): (usize, usize)| line < 6 && within < 20;
+                let mut x = if inside(from) { (from.0 * 20 + from.1) as f32 } else { 0.0 };
+                // Without a layout the coordinates are row and column.
+                x += if inside((row + 4, column + 8)) { 2.0 } else { 0.0 };
+                if inside(at) {
+                    expected[at.0 * 20 + at.1] = x;
+                }
+            }
+        }
+        assert_eq!(got, expected, "{lanes} lanes, layout {layout}");
+    }
+}
+
 /// Products behind a branch that all items of a sub-group take together, though the compiler cannot know it; and
 /// in sub-groups with fewer items, where what the others have counts as zeros.
 #[test]

@@ -9,7 +9,10 @@ use rspirv::grammar::{INSTRUCTION_TABLE, OperandKind};
 use rspirv::spirv;
 
 /// Instructions of Intel that the tables do not have: name, opcode, whether there is a result type.
-const MORE: [(&str, u32, bool); 3] = [
+const MORE: [(&str, u32, bool); 6] = [
+    ("CooperativeMatrixLoadCheckedINTEL", 6193, true),
+    ("CooperativeMatrixStoreCheckedINTEL", 6194, false),
+    ("CooperativeMatrixConstructCheckedINTEL", 6195, true),
     ("CooperativeMatrixGetElementCoordINTEL", 6440, true),
     ("CooperativeMatrixApplyFunctionINTEL", 6448, true),
     ("CooperativeMatrixPrefetchINTEL", 6449, false),
