@@ -2,7 +2,7 @@
 //! Accesses that are remembered as rows of a block of memory (`rt/rows.h`): races are found whatever the shape of the
 //! rows is, and whatever is left out because enough is remembered.
 
-use super::harness::{Grid, Kernel, value};
+use super::harness::{Arg, Grid, Kernel, value};
 use super::races::{World, in_widths, pair, try_pairs_in};
 
 /// Rows are what vectors access, so two widths of optimised kernels show them.
@@ -145,4 +145,27 @@ fn rows_of_equal_values_are_not_told() {
             assert_eq!(pair(&race).0, pair(&race).1, "{lanes}");
         }
     });
+}
+
+/// Of many reads of one word two items are remembered, and both stay when the word's accesses are remembered one by
+/// one: the first one's write races with the second one's read alone.
+#[test]
+fn the_second_item_that_has_read_a_word_is_remembered() {
+    let text = "kernel void k(global int *a, local int *s) {
+        int i = get_local_id(0);
+        a[i] = s[3];
+        if (i == 0)
+            s[3] = 1;
+    }";
+    in_widths(
+        text,
+        &["-O2"],
+        |lanes| lanes > 1,
+        |world, kernel, lanes| {
+            let args = vec![world.at(4096), Arg::Local(4096)];
+            let (races, _) = world.run(kernel, Grid::line(lanes.into(), lanes), args);
+            let items: Vec<_> = races.iter().map(|it| (it.later.item, it.earlier.item)).collect();
+            assert_eq!(items, [(0, 1)], "{lanes}");
+        },
+    );
 }
