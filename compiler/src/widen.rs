@@ -46,6 +46,7 @@ mod shape;
 mod text;
 mod transpose;
 mod turns;
+mod way;
 mod whole;
 
 use crate::ir::arena::Id;
@@ -55,12 +56,11 @@ use crate::regions::stop_scope;
 pub use axis::physical;
 use build::Builder;
 use emit::{Widener, is_long};
-use flow::Flow;
 pub use layout::lay_out;
 pub use refusal::Refusal;
-use shape::Shapes;
 pub use shape::{Rows, Shape};
 use tally_compiler_protocol::{Form, Uneven};
+use way::Way;
 
 /// The maximum number of instructions of a kernel, with all functions that it calls, that is widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
@@ -336,34 +336,6 @@ fn widen_for(
         source,
         facts,
     })
-}
-
-/// The path of a vector through a kernel, and the facts about its values.
-struct Way {
-    flow: Flow,
-    shapes: Shapes,
-    /// By block, whether items diverge at its end.
-    parting: Vec<bool>,
-}
-
-impl Way {
-    fn new(module: &Module, source: &Function, rows: Rows, steps: &[i64]) -> Result<Self, Refusal> {
-        let mut flow = Flow::new(source)?;
-        let mut parting = vec![false; source.blocks.len()];
-        loop {
-            flow.update(source, &parting);
-            let shapes = Shapes::new(module, source, &flow, rows, steps);
-            let mut changed = false;
-            for id in source.blocks.ids() {
-                let parts = shapes.parts(source, &flow, id);
-                changed |= parts && !parting[id.index()];
-                parting[id.index()] |= parts;
-            }
-            if !changed {
-                return Ok(Self { flow, shapes, parting });
-            }
-        }
-    }
 }
 
 /// The shortest uneven row that runs in vectors. Each vector has a frame of its whole size in the

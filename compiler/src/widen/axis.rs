@@ -13,8 +13,8 @@
 //! widened as if that dimension were the first one: the dimensions of its queries are exchanged
 //! ([`exchanged`]), and exchanged back where they are lowered.
 
-use super::Way;
 use super::shape::{Rows, Shape};
+use super::way::Way;
 use crate::ir::{AddressSpace, Function, Module, Op, Operand, Type, TypeId, WorkItemQuery};
 
 /// What an access costs that all items make at one place or side by side, and one that is a gather or a

@@ -19,8 +19,8 @@
 
 use std::collections::HashMap;
 
-use super::Way;
 use super::shape::Shape;
+use super::way::Way;
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, Definition, Dominators, Flags, Function, Inst, Module, Op,
