@@ -3,6 +3,7 @@
 //! whether they have run there.
 
 use std::cell::Cell;
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -87,9 +88,26 @@ fn time(id: libc::pid_t) -> Option<u64> {
     (result == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Where the other threads were at some time.
+/// The threads of the process that are not the driver's, which have names of their own. None if that is unknown.
+fn of_program() -> Option<Vec<libc::pid_t>> {
+    let id = |name: &str| name.parse().ok();
+    let tasks = fs::read_dir("/proc/self/task").ok()?;
+    let ids = tasks.filter_map(|task| id(task.ok()?.file_name().to_str()?));
+    let is_programs = |&id: &libc::pid_t| {
+        // One that has just ended has written what it had to, as far as anyone can know.
+        let name = fs::read(format!("/proc/self/task/{id}/comm")).unwrap_or_default();
+        !name.starts_with(b"tally-")
+    };
+    Some(ids.filter(is_programs).collect())
+}
+
+/// Where the other threads were at some time: those that have made calls, with their turns, and all others.
 #[derive(Default)]
-pub struct Places(Vec<(Arc<Thread>, u64, Option<u64>)>);
+pub struct Places {
+    own: libc::pid_t,
+    callers: Vec<(Arc<Thread>, u64, Option<u64>)>,
+    silent: Option<Vec<(libc::pid_t, Option<u64>)>>,
+}
 
 impl Places {
     /// Where they are now.
@@ -103,10 +121,16 @@ impl Places {
             let time = if turns % 2 == 1 { None } else { time(thread.id) };
             (thread, turns, time)
         };
-        Self(others.map(place).collect())
+        let callers: Vec<_> = others.map(place).collect();
+        let is_silent =
+            |&id: &libc::pid_t| id != own && callers.iter().all(|(thread, ..)| thread.id != id);
+        let silent = of_program()
+            .map(|ids| ids.into_iter().filter(is_silent).map(|id| (id, time(id))).collect());
+        Self { own, callers, silent }
     }
 
-    /// Whether one of them may have run since then in code of its own, and so may have written memory.
+    /// Whether one of them, or one that is new, may have run since then in code of its own, and so may have written
+    /// memory.
     pub fn have_run(&self) -> bool {
         let ran = |(thread, turns, before): &(Arc<Thread>, u64, Option<u64>)| {
             match thread.turns.load(Ordering::SeqCst) == *turns {
@@ -116,7 +140,19 @@ impl Places {
                 false => true,
             }
         };
-        self.0.iter().any(ran)
+        self.callers.iter().any(ran) || self.silent_have_run()
+    }
+
+    /// The same of threads that had made no calls.
+    fn silent_have_run(&self) -> bool {
+        let (Some(silent), Some(now)) = (&self.silent, of_program()) else { return true };
+        let is_new = |id: &libc::pid_t| {
+            *id != self.own
+                && silent.iter().all(|(known, _)| known != id)
+                && self.callers.iter().all(|(thread, ..)| thread.id != *id)
+        };
+        silent.iter().any(|&(id, before)| before.is_none() || time(id) != before)
+            || now.iter().any(is_new)
     }
 }
 
