@@ -54,8 +54,8 @@ pub(crate) enum BoArgs {
     Foreign(Arc<Foreign>),
 }
 
-/// No file has this number.
-const NOBODY: u64 = 0;
+/// The owner of an import: no file has this number.
+const NO_FILE: u64 = 0;
 
 impl BoData {
     /// Its size.
@@ -119,7 +119,7 @@ impl gem::DriverObject for BoData {
                         true => 0,
                         false => bo_flag::IMPORT_READ_ONLY,
                     };
-                    (flags, NOBODY, Some(foreign))
+                    (flags, NO_FILE, Some(foreign))
                 }
             };
             Ok(try_pin_init!(Self {

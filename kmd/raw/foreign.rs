@@ -104,7 +104,7 @@ impl Foreign {
         unsafe { tally_foreign_from_start(self.buf.as_ptr()) }
     }
 
-    /// Has a new buffer, which nobody uses yet, stand for this memory.
+    /// Makes a new buffer, which is not in use yet, stand for this memory.
     ///
     /// # Safety
     /// The buffer keeps `self` until it is released, and its functions find no pages of its own.
@@ -181,7 +181,7 @@ impl Foreign {
                     bindings::dma_buf_map_attachment_unlocked(attachment, self.direction())
                 })?;
                 let table = NonNull::new(table).ok_or(ENOMEM)?;
-                // SAFETY: mapped above, and nobody else knows it.
+                // SAFETY: mapped above, and no other thread knows it.
                 let whole = unsafe { is_whole(table.as_ptr(), self.bytes() as u64) };
                 if !whole {
                     // SAFETY: mapped above with this direction.
