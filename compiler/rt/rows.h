@@ -131,16 +131,22 @@ __attribute__((noinline, cold)) static void spell_out(struct Races *races, const
   store(stamp_at(races, watch, address), IN_CELLS);
 }
 
+// Whether this is the group's first access to a block of its local memory since the last barrier. Then rows from before
+// do not count any more, nor do cells, by their time.
+INLINE bool begins_phase(const struct Races *races, struct Block *block, bool local) {
+  if (!local || block->phase == races->own)
+    return false;
+  block->phase = races->own;
+  block->state &= ~(uint64_t)IN_USE;
+  return true;
+}
+
 // From now on a block is remembered by its cells: `mine` is about to access some of the bytes.
 INLINE void use_cells(struct Races *races, const struct Watch *watch, uint64_t address, bool local, uint64_t mine,
                       uint64_t bytes) {
   struct Block *block = block_at(races, watch, address);
-  bool in_cells = load(stamp_at(races, watch, address)) & IN_CELLS;
-  if (local && block->phase != races->own) {
-    block->phase = races->own;
-    block->state &= ~(uint64_t)IN_USE;
-  }
-  if (!in_cells)
+  begins_phase(races, block, local);
+  if (!(load(stamp_at(races, watch, address)) & IN_CELLS))
     spell_out(races, watch, address, block, mine, bytes);
 }
 
@@ -179,16 +185,12 @@ INLINE bool is_in_rows(struct Races *races, const struct Watch *watch, uint64_t 
                        bool local, bool is_written) {
   uint64_t *stamp = stamp_at(races, watch, address);
   bool in_cells = load(stamp) & IN_CELLS;
-  if (local && block->phase != races->own) {
-    block->phase = races->own;
-    block->state &= ~(uint64_t)IN_USE;
-  } else if (!in_cells) {
+  bool anew = begins_phase(races, block, local);
+  if (!in_cells)
     return true;
-  } else if (local || !is_written || !is_over(races, watch, address)) {
+  if (!anew && (local || !is_written || !is_over(races, watch, address)))
     return false;
-  }
-  if (in_cells)
-    store(stamp, 0);
+  store(stamp, 0);
   return true;
 }
 

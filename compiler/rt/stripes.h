@@ -29,6 +29,7 @@ INLINE uint64_t between(uint64_t address, uint64_t end) {
 
 // Items store `bytes` bytes each, at addresses with a step.
 INLINE void keep_values(unsigned char *at, const uint64_t *values, uint32_t count, uint32_t bytes, uint32_t step) {
+  // The compiler makes vectors of this alone.
   if (bytes == 4 && step == 4) {
     for (uint32_t i = 0; i < count; i++)
       ((uint32_t *)at)[i] = (uint32_t)values[i];
@@ -85,6 +86,7 @@ INLINE bool touch_stripe(PLACE, uint32_t lane, uint32_t count, uint64_t address,
   // The bytes of all items of a block.
   uint64_t pattern = step == bytes ? ~0ull : ~0ull / ((1ull << step) - 1) * ((1ull << bytes) - 1) << offset;
   uint32_t *held = 0;
+  // The stamp of a single block was looked at before.
   bool is_single = (address & (BLOCK_BYTES - 1)) + ((uint64_t)count << shape) <= BLOCK_BYTES;
   while (count != 0) {
     uint32_t before = (uint32_t)(address & (BLOCK_BYTES - 1)) >> shape, items = (BLOCK_BYTES >> shape) - before;

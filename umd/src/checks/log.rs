@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `TALLY_CHECK_LOG`: a line for each appended command, for each copy of one, and for each pair of commands that race,
-//! for tests that know which commands race. Reports name each place in a program once; a test runs many programs from the same places.
+//! for tests that know which commands race. Reports name each place in a program once; a test runs many programs from
+//! the same places.
 
 use std::collections::HashSet;
 use std::fs::File;

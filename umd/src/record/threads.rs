@@ -94,7 +94,7 @@ fn of_program() -> Option<Vec<libc::pid_t>> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let ids = tasks.filter_map(|task| id(task.ok()?.file_name().to_str()?));
     let is_programs = |&id: &libc::pid_t| {
-        // One that has just ended has written what it had to, as far as anyone can know.
+        // One that has just ended has no name left, and counts as the program's.
         let name = fs::read(format!("/proc/self/task/{id}/comm")).unwrap_or_default();
         !name.starts_with(b"tally-")
     };
