@@ -407,7 +407,7 @@ fn child_with_a_wild_pointer() {
 }
 
 /// Groups with barriers may have any size: if a row does not consist of whole vectors, the last one has
-/// fewer items (compiler/README.md, "Widening").
+/// fewer items (compiler/docs/widening.md).
 #[test]
 fn groups_of_any_size_wait_at_barriers() {
     let runner = Runner::new();
