@@ -16,7 +16,7 @@
 mod alike;
 mod blocks;
 mod copies;
-mod cost;
+pub(crate) mod cost;
 mod globals;
 mod identities;
 pub mod multiples;

@@ -43,6 +43,7 @@ mod parts;
 mod refusal;
 mod runs;
 mod shape;
+mod strips;
 mod text;
 mod transpose;
 mod turns;
@@ -207,7 +208,6 @@ fn widen_for(
     }
     let subgroups = check(&module, kernel, &source, lanes)?;
     let steps = lay_out(&mut module, &mut source, lanes);
-    let module = &module;
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());
     drop(insts);
@@ -231,10 +231,10 @@ fn widen_for(
         },
         _ => Rows::Whole,
     };
-    let mut way = Way::new(module, &source, rows, &steps)?;
+    let mut way = Way::new(&module, &source, rows, &steps)?;
     let other = match together || kernel.facts.watch.is_some() {
         true => None,
-        false => axis::other(module, &source, &way, &steps),
+        false => axis::other(&module, &source, &way, &steps),
     };
     let least = if rows == Rows::Any { least_row(lanes) } else { lanes };
     let has_vectors = |size: [u32; 3], axis: u8| size[usize::from(axis)] >= least;
@@ -244,15 +244,21 @@ fn widen_for(
         // The last vector of a row has a mask of its own, so such rows may as well lie in that dimension.
         Some((axis, turned)) if rows == Rows::Any => {
             source = turned;
-            way = Way::new(module, &source, rows, &steps)?;
+            way = Way::new(&module, &source, rows, &steps)?;
             (axis, None)
         }
         other => (0, other),
     };
     // Copies of code are no more to wait for.
-    let (long, waits) = (is_long(&source), waits_for_itself(module, &source, &way));
-    if !together && rows == Rows::Whole && whole::run(module, &mut source, &way) {
-        way = Way::new(module, &source, rows, &steps)?;
+    let (long, waits) = (is_long(&source), waits_for_itself(&module, &source, &way));
+    if !together && rows == Rows::Whole && whole::run(&module, &mut source, &way) {
+        way = Way::new(&module, &source, rows, &steps)?;
+    }
+    if rows == Rows::Whole
+        && let Some(apart) = strips::run(&mut module, &mut source, &way)
+    {
+        way = Way::new(&module, &source, rows, &steps)?;
+        way.shapes.keep_apart(&apart);
     }
     let exchanges = |inst: &Inst| matches!(inst.op, Op::Collect(..));
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
@@ -281,7 +287,7 @@ fn widen_for(
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };
-    let (mut module, function, remarks) = write(module.clone(), &source, &way, lanes, rows)?;
+    let (mut module, function, remarks) = write(module, &source, &way, lanes, rows)?;
     // The first function exists in any case.
     let (mut double, mut uneven) = (None, None);
     let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
@@ -305,6 +311,10 @@ fn widen_for(
         let mut way = Way::new(&module, &source, rows, &steps)?;
         if whole::run(&module, &mut source, &way) {
             way = Way::new(&module, &source, rows, &steps)?;
+        }
+        if let Some(apart) = strips::run(&mut module, &mut source, &way) {
+            way = Way::new(&module, &source, rows, &steps)?;
+            way.shapes.keep_apart(&apart);
         }
         if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
             module = both;

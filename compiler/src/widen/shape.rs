@@ -325,6 +325,11 @@ impl Shapes {
         }
     }
 
+    /// Takes addresses as computed in no way: it is not worth testing whether they happen to be contiguous.
+    pub(super) fn keep_apart(&mut self, addresses: &[ValueId]) {
+        addresses.iter().for_each(|at| self.computed[at.index()] = false);
+    }
+
     /// Whether an address is one in the items' own variables, with the same offset in all items: that
     /// memory exists for an item whether the item runs or not.
     pub(super) fn is_own(&self, operand: Operand) -> bool {

@@ -15,12 +15,13 @@
 //! This is a pass over what widening has written. The accesses of a row have to be in one block, without
 //! another access in between that may concern the same memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ir::{
     Access, BinaryOp, Block, BlockId, ConstKind, ConvertOp, Function, Inst, Loc, Module, Op,
     Operand, Type, TypeId, ValueId,
 };
+use crate::optimise::cost::LEAST_APART;
 use crate::optimise::{is_skipped, rename, unused};
 
 /// The name by which it is left out.
@@ -68,12 +69,13 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     unused::run(function);
 }
 
-/// The rows of a vector of items: where they begin, but for a fixed distance, and how far apart.
+/// The rows of a vector of items: where they begin, but for a fixed distance, and how far apart. If they lie
+/// anywhere, the base is a vector of pointers, of which each is looked up.
 #[derive(Clone, PartialEq)]
 struct Rows {
     base: Operand,
     index: Terms,
-    step: i64,
+    step: Option<i64>,
 }
 
 /// The terms of an integer sum with their factors, ordered by term. The constant is kept beside them.
@@ -99,8 +101,9 @@ struct Part {
     index: usize,
     offset: i64,
     align: u32,
-    /// The first item's address, but for some bytes.
+    /// The first item's address, or all items' addresses, but for the terms of a sum and some bytes.
     pointer: Operand,
+    terms: Vec<(Operand, i64)>,
     beyond: i64,
     /// The vector that is read or written.
     value: Operand,
@@ -130,6 +133,8 @@ struct Finder<'a> {
     module: &'a Module,
     function: &'a Function,
     made: &'a HashMap<ValueId, Op>,
+    /// The values of the block.
+    own: HashSet<ValueId>,
     /// The operations that extend sums, with those and their constants.
     extended: Vec<(Extension, Terms, i64)>,
     /// The operations of an index that have been looked at.
@@ -149,12 +154,14 @@ enum Extension {
 
 impl<'a> Finder<'a> {
     fn new(module: &'a Module, function: &'a Function, made: &'a HashMap<ValueId, Op>) -> Self {
-        let (extended, steps, open, found) = Default::default();
-        Self { module, function, made, extended, steps, open, found }
+        let (own, extended, steps, open, found) = Default::default();
+        Self { module, function, made, own, extended, steps, open, found }
     }
 
     fn find(mut self, id: BlockId) -> Vec<Chunk> {
-        for (index, inst) in self.function.blocks[id].insts.iter().enumerate() {
+        let insts = &self.function.blocks[id].insts;
+        self.own = insts.iter().filter_map(|inst| inst.result).collect();
+        for (index, inst) in insts.iter().enumerate() {
             let access = match inst.op {
                 Op::Gather(at, mask, access) => {
                     inst.result.map(|result| (Kind::Read, at, Operand::Value(result), mask, access))
@@ -216,6 +223,11 @@ impl<'a> Finder<'a> {
         }
         let align = access.align;
         let (rows, part) = self.rows(at)?;
+        // Where they are found out in each turn, few elements are gathered as soon.
+        let is_new = matches!(rows.base, Operand::Value(base) if self.own.contains(&base));
+        if rows.step.is_none() && is_new && count < LEAST_APART {
+            return None;
+        }
         let parts = vec![Part { index, align, value, ..part }];
         Some(Chunk { kind, rows, element, lanes, parts })
     }
@@ -235,16 +247,29 @@ impl<'a> Finder<'a> {
         let made = self.made;
         let (mut at, mut offset, mut index) = (at, 0i64, Terms::new());
         let (mut step, mut first) = (None, None);
+        // What is added to the vector of addresses.
+        let (mut beyond, mut scalars) = (0i64, Vec::new());
         self.steps = 0;
         while let Operand::Value(value) = at
             && let Some(Op::Address { base, offset: distance, terms, .. }) = made.get(&value)
         {
+            let types = &self.module.types;
+            let lanes = |operand| types.lanes(self.module.operand_type(self.function, operand));
+            let counts = |&[(numbers, _)]: &[_; 1]| step.is_none() && self.counts_items(numbers);
+            let one = <&[_; 1]>::try_from(terms.as_slice()).ok();
+            if !one.is_some_and(counts) && terms.iter().any(|&(number, _)| lanes(number) > 1) {
+                break;
+            }
             offset = offset.wrapping_add(*distance);
             match terms.as_slice() {
                 &[(numbers, by)] if step.is_none() && self.counts_items(numbers) => {
                     (step, first) = (Some(by), Some((*base, offset)));
                 }
                 terms => {
+                    if step.is_none() {
+                        beyond = beyond.wrapping_add(*distance);
+                        scalars.extend_from_slice(terms);
+                    }
                     for &(number, by) in terms {
                         let (more, constant) = self.sum(number, 0)?;
                         index = added(index, more, by);
@@ -254,11 +279,14 @@ impl<'a> Finder<'a> {
             }
             at = *base;
         }
-        let (pointer, beyond) = first?;
+        let (pointer, terms, beyond) = match first {
+            Some((pointer, beyond)) => (pointer, Vec::new(), beyond),
+            None => (at, scalars, beyond),
+        };
         let lanes = self.module.types.lanes(self.module.operand_type(self.function, pointer));
-        let rows = Rows { base: at, index, step: step? };
-        let part = Part { index: 0, offset, align: 1, pointer, beyond, value: at };
-        (lanes == 1).then_some((rows, part))
+        let rows = Rows { base: at, index, step };
+        let part = Part { index: 0, offset, align: 1, pointer, terms, beyond, value: at };
+        ((lanes == 1) == step.is_some()).then_some((rows, part))
     }
 
     /// A scalar integer as a sum, modulo its width, and the constant in it.
@@ -436,10 +464,14 @@ impl Writer<'_> {
         let nearest = chunk.parts.iter().find(|part| part.index == place);
         let part = nearest.unwrap_or(&chunk.parts[0]);
         let ahead = chunk.parts[0].offset.wrapping_sub(part.offset).wrapping_add(part.beyond);
-        let offset = ahead.wrapping_add(chunk.rows.step.wrapping_mul(item as i64));
-        let base = part.pointer;
+        let (mut base, mut offset, terms) = (part.pointer, ahead, part.terms.clone());
         let pointer = self.module.operand_type(self.function, base);
-        self.value(Op::Address { base, offset, terms: Vec::new(), inbounds: false }, pointer)
+        let pointer = self.module.types.element(pointer);
+        match chunk.rows.step {
+            Some(step) => offset = offset.wrapping_add(step.wrapping_mul(item as i64)),
+            None => base = self.value(Op::Extract(base, vec![item as u32]), pointer),
+        }
+        self.value(Op::Address { base, offset, terms, inbounds: false }, pointer)
     }
 
     fn access(chunk: &Chunk) -> Access {

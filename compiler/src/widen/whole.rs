@@ -20,6 +20,7 @@
 use std::collections::HashMap;
 
 use super::shape::Shape;
+use super::strips;
 use super::way::Way;
 use crate::ir::arena::Id;
 use crate::ir::{
@@ -189,8 +190,11 @@ impl<'a> Finder<'a> {
         let leader = &self.way.flow.leader;
         let together = |id: &BlockId| leader[id.index()] == leader[first.index()];
         let mut bytes: HashMap<i64, u64> = HashMap::new();
-        let blocks = self.behind(first).into_iter().filter(together);
-        for inst in blocks.flat_map(|id| &self.function.blocks[id].insts) {
+        let blocks: Vec<BlockId> = self.behind(first).into_iter().filter(together).collect();
+        if strips::gains(self.module, self.function, self.way, &blocks) {
+            return true;
+        }
+        for inst in blocks.iter().flat_map(|&id| &self.function.blocks[id].insts) {
             let (at, ty, access) = match (&inst.op, inst.result) {
                 (&Op::Load(at, access), Some(result)) => {
                     (at, self.function.values[result].ty, access)

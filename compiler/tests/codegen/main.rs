@@ -38,6 +38,7 @@ mod rows;
 #[path = "../support/spirv.rs"]
 mod spirv;
 mod stack;
+mod strips;
 mod transpose;
 mod uneven;
 mod whole;

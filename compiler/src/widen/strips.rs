@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Strips of rows: loops in which each item walks along a row of its own, several turns at a time.
+//!
+//! ```text
+//!                                for (; at least 4 turns are left; k += 4)
+//!   for (; k < n; k++)             x0 = a[k]; x1 = a[k + 1]; x2 = a[k + 2]; x3 = a[k + 3];
+//!     s += a[k] * b[k];    ──▶     s += x0 * b[k]; s += x1 * b[k + 1]; ...
+//!                                for (; k < n; k++)
+//!                                  s += a[k] * b[k];
+//! ```
+//!
+//! The number of turns and the places of the rows may be anything, as long as all items take the same turns.
+//! What is loaded, or stored, in 16 neighbouring bytes of each item's row is then [`transpose`](super::transpose)d.
+//!
+//! Loads of rows move to the front of a strip, stores to its end. Whether that exchanges accesses to one place is
+//! known from their addresses, or tested before each strip: then the loop goes on as before. Of one item's
+//! accesses only, since those of two are not in order.
+
+mod write;
+
+use std::collections::HashMap;
+
+use self::write::{Writer, Written};
+use super::shape::Shape;
+use super::way::Way;
+use crate::ir::arena::Id;
+use crate::ir::{
+    AddressSpace, BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Module,
+    Op, Operand, Terminator, Type, ValueId,
+};
+use crate::optimise::cost::{MAX_STRIP, MAX_STRIP_TESTS};
+use crate::optimise::is_skipped;
+
+/// The name by which it is left out.
+const NAME: &str = "strips";
+
+/// The bytes of a row that are accessed as one.
+const CHUNK: u64 = 16;
+
+/// The longest way from an address back to what it is computed from.
+const MAX_DEPTH: usize = 16;
+
+/// Takes the turns of the loops of a function in strips where no item is masked off. If there are some, the
+/// addresses in their rows.
+pub(super) fn run(module: &mut Module, function: &mut Function, way: &Way) -> Option<Vec<ValueId>> {
+    let all = |block: BlockId| way.flow.leader[block.index()] == ENTRY;
+    let plans: Vec<Plan> = function
+        .blocks
+        .ids()
+        .filter(|&block| all(block))
+        .filter_map(|block| Plan::of(module, function, way, block))
+        .collect();
+    let mut rows = (!plans.is_empty()).then(Vec::new);
+    let mut plans = plans.into_iter();
+    while let Some(plan) = plans.next() {
+        let written = Writer::new(module, function, &plan).write();
+        rows.iter_mut().for_each(|rows| rows.extend_from_slice(&written.rows));
+        plans.as_mut_slice().iter_mut().for_each(|later| later.follow(&plan, &written));
+    }
+    rows
+}
+
+/// Whether one of some blocks is a loop that would be taken in strips if it had no mask.
+pub(super) fn gains(module: &Module, function: &Function, way: &Way, blocks: &[BlockId]) -> bool {
+    blocks.iter().any(|&block| Plan::of(module, function, way, block).is_some())
+}
+
+/// An access in a loop.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// The instruction's place in the block.
+    index: usize,
+    at: Operand,
+    size: i64,
+    is_store: bool,
+    /// The bytes by which the address moves from turn to turn.
+    step: Option<i64>,
+    /// Whether it is to the items' own rows, which neighbouring turns access next to each other.
+    is_row: bool,
+}
+
+/// A distance in bytes from one access's address to another's that must not lie between two numbers.
+#[derive(Clone, Copy)]
+struct Check {
+    from: Walk,
+    to: Walk,
+    above: i64,
+    below: i64,
+}
+
+/// The turns that are left.
+#[derive(Clone, Copy)]
+struct Test {
+    /// What is compared in the first of the turns.
+    number: Operand,
+    bound: Operand,
+    /// The loop goes on as long as this holds of the two.
+    stays: CompareOp,
+    /// By how much the number grows in a turn.
+    step: i64,
+}
+
+/// A loop of one block that is taken in strips.
+struct Plan {
+    block: BlockId,
+    entry: BlockId,
+    after: BlockId,
+    /// The turns of a strip.
+    turns: i64,
+    test: Test,
+    /// By phi, the amount by which it grows in a turn.
+    steps: HashMap<ValueId, i64>,
+    walks: Vec<Walk>,
+    checks: Vec<Check>,
+}
+
+impl Plan {
+    fn of(module: &Module, function: &Function, way: &Way, block: BlockId) -> Option<Self> {
+        if is_skipped(NAME) || way.parting[block.index()] {
+            return None;
+        }
+        let here = &function.blocks[block];
+        let Terminator::CondBranch(condition, yes, no) = here.terminator else { return None };
+        let (after, on) = if yes == block { (no, true) } else { (yes, false) };
+        let all = &way.flow.predecessors[block.index()];
+        let mut from = all.iter().copied().filter(|&from| from != block);
+        let (Some(entry), None) = (from.next(), from.next()) else { return None };
+        if !all.contains(&block) || after == block {
+            return None;
+        }
+        let mut lines = Lines::new(module, function, block);
+        let test = lines.test(condition, on)?;
+        if lines.shape(way, test.number) != Shape::Uniform
+            || lines.shape(way, test.bound) != Shape::Uniform
+        {
+            return None;
+        }
+        lines.tested = Some(test);
+        let mut walks = Vec::new();
+        for (index, inst) in here.insts.iter().enumerate() {
+            let (at, value, access, is_store) = match (&inst.op, inst.result) {
+                (&Op::Load(at, access), Some(value)) => (at, Operand::Value(value), access, false),
+                (&Op::Store(at, value, access), _) => (at, value, access, true),
+                (Op::Phi(_) | Op::Assume(_), _) => continue,
+                (op, _) if op.is_pure() => continue,
+                _ => return None,
+            };
+            let ty = module.operand_type(function, value);
+            let size = i64::try_from(module.types.size(ty)).ok()?;
+            if access.volatile {
+                return None;
+            }
+            let step = lines.step(at, 0);
+            let number = matches!(module.types[ty], Type::Int(_) | Type::Float(_));
+            let apart = match lines.shape(way, at) {
+                Shape::Varying => true,
+                Shape::Strided { step, .. } => step.unsigned_abs() >= CHUNK,
+                Shape::Uniform => false,
+            };
+            let is_row = number
+                && apart
+                && !access.nontemporal
+                && size as u64 * 2 <= CHUNK
+                && step.is_some_and(|step| step.abs() == size)
+                && lines.space(at) != Some(AddressSpace::Private);
+            walks.push(Walk { index, at, size, is_store, step, is_row });
+        }
+        let rows = || walks.iter().filter(|walk| walk.is_row);
+        let turns = rows().map(|walk| CHUNK as i64 / walk.size).max()?;
+        if turns as usize * here.insts.len() > MAX_STRIP {
+            return None;
+        }
+        let checks = lines.checks(&walks, turns)?;
+        let steps = lines.steps;
+        Some(Self { block, entry, after, turns, test, steps, walks, checks })
+    }
+
+    /// What has become of another loop in front of this one, or behind it.
+    fn follow(&mut self, other: &Plan, written: &Written) {
+        if self.entry == other.block {
+            self.entry = written.behind;
+        }
+        if self.after == other.block {
+            self.after = written.front;
+        }
+        let walked = self.walks.iter_mut().map(|walk| &mut walk.at);
+        let checked = self.checks.iter_mut().flat_map(|it| [&mut it.from.at, &mut it.to.at]);
+        for operand in walked.chain(checked).chain([&mut self.test.number, &mut self.test.bound]) {
+            if let Operand::Value(value) = *operand
+                && let Some(&name) = written.names.get(&value)
+            {
+                *operand = Operand::Value(name);
+            }
+        }
+    }
+
+    /// The access that is made by an instruction, by its place.
+    fn walk(&self, index: usize) -> Option<&Walk> {
+        self.walks.iter().find(|walk| walk.index == index)
+    }
+}
+
+/// What is known of the values of a loop of one block.
+struct Lines<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    block: BlockId,
+    /// The places of the block's instructions, by result.
+    places: HashMap<ValueId, usize>,
+    steps: HashMap<ValueId, i64>,
+    tested: Option<Test>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(module: &'a Module, function: &'a Function, block: BlockId) -> Self {
+        let insts = function.blocks[block].insts.iter().enumerate();
+        let places = insts.filter_map(|(index, inst)| Some((inst.result?, index))).collect();
+        let mut lines =
+            Self { module, function, block, places, steps: HashMap::new(), tested: None };
+        for inst in function.blocks[block].phis() {
+            if let (Op::Phi(arms), Some(phi)) = (&inst.op, inst.result)
+                && let Some(step) = lines.step_of_phi(phi, arms)
+            {
+                lines.steps.insert(phi, step);
+            }
+        }
+        lines
+    }
+
+    fn made(&self, operand: Operand) -> Option<&'a Inst> {
+        let Operand::Value(value) = operand else { return None };
+        Some(&self.function.blocks[self.block].insts[*self.places.get(&value)?])
+    }
+
+    /// By how much a phi grows in a turn, if it is a pointer or a number of 32 or 64 bits to which a constant
+    /// is added.
+    fn step_of_phi(&self, phi: ValueId, arms: &[(BlockId, Operand)]) -> Option<i64> {
+        let next = self.made(arms.iter().find(|arm| arm.0 == self.block)?.1)?;
+        match &next.op {
+            Op::Address { base, offset, terms, .. } if terms.is_empty() => {
+                (*base == Operand::Value(phi)).then_some(*offset)
+            }
+            &Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) => {
+                let Type::Int(32 | 64) = self.module.types[self.function.values[phi].ty] else {
+                    return None;
+                };
+                let by = self.constant(b).filter(|_| a == Operand::Value(phi))?;
+                Some(if op == BinaryOp::Add { by } else { by.wrapping_neg() })
+            }
+            _ => None,
+        }
+    }
+
+    /// A constant of 32 or 64 bits, with its sign.
+    fn constant(&self, operand: Operand) -> Option<i64> {
+        let Operand::Const(id) = operand else { return None };
+        let bits = self.module.const_bits(id)?;
+        match self.module.types[self.module.constants[id].ty] {
+            Type::Int(32) => Some(i64::from(bits as i32)),
+            Type::Int(64) => Some(bits as i64),
+            _ => None,
+        }
+    }
+
+    /// By how much a pointer or a number of 64 bits grows in a turn, always.
+    fn step(&self, operand: Operand, depth: usize) -> Option<i64> {
+        let Some(inst) = self.made(operand) else { return Some(0) };
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let step = |operand| self.step(operand, depth + 1);
+        match &inst.op {
+            Op::Phi(_) => inst.result.and_then(|phi| self.steps.get(&phi).copied()),
+            Op::Address { base, terms, .. } => {
+                let whole = |index: Operand| {
+                    let ty = self.module.operand_type(self.function, index);
+                    self.module.types.scalar_bits(ty) == 64 || self.made(index).is_none()
+                };
+                terms.iter().try_fold(step(*base)?, |sum, &(index, by)| {
+                    let step = step(index).filter(|_| whole(index))?;
+                    Some(sum.wrapping_add(step.wrapping_mul(by)))
+                })
+            }
+            Op::Convert(ConvertOp::PtrCast, a) => step(*a),
+            &Op::Binary(BinaryOp::Add, a, b) => Some(step(a)?.wrapping_add(step(b)?)),
+            &Op::Binary(BinaryOp::Sub, a, b) => Some(step(a)?.wrapping_sub(step(b)?)),
+            &Op::Binary(BinaryOp::Mul, a, b) => Some(step(a)?.wrapping_mul(self.constant(b)?)),
+            &Op::Binary(BinaryOp::Shl, a, b) => {
+                let by = u32::try_from(self.constant(b)?).ok().filter(|by| *by < 32)?;
+                Some(step(a)?.wrapping_mul(1 << by))
+            }
+            &Op::Convert(op @ (ConvertOp::SExt | ConvertOp::ZExt), a) => {
+                self.is_within(a, op, depth).then(|| step(a)).flatten()
+            }
+            // All others only if they are the same in each turn.
+            op if op.is_pure() => {
+                let mut same = true;
+                op.for_each_operand(|operand| same &= self.is_same(operand, depth + 1));
+                same.then_some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a value is the same in each turn.
+    fn is_same(&self, operand: Operand, depth: usize) -> bool {
+        let Some(inst) = self.made(operand) else { return true };
+        let mut same = inst.op.is_pure() && depth <= MAX_DEPTH;
+        inst.op.for_each_operand(|operand| same = same && self.is_same(operand, depth + 1));
+        same
+    }
+
+    /// Whether a number of 32 bits does not wrap around in the turns of a strip: the one that is counted and
+    /// compared with a limit, or one whose sum says so.
+    fn is_within(&self, operand: Operand, how: ConvertOp, depth: usize) -> bool {
+        let Some(inst) = self.made(operand) else { return true };
+        let signed = how == ConvertOp::SExt;
+        let flag = if signed { Flags::NSW } else { Flags::NUW };
+        match inst.op {
+            Op::Phi(ref arms) => {
+                let next = arms.iter().find(|arm| arm.0 == self.block).map(|arm| arm.1);
+                let says = |next| self.made(next).is_some_and(|inst| inst.flags.contains(flag));
+                let limit = if signed { CompareOp::SLt } else { CompareOp::ULt };
+                let limited = self.tested.is_some_and(|test| {
+                    let (counted, more) = self.origin(test.number);
+                    counted == operand
+                        && (0..=1).contains(&more)
+                        && (test.step, test.stays) == (1, limit)
+                });
+                limited || next.is_some_and(says)
+            }
+            Op::Binary(BinaryOp::Add, a, b) if depth <= MAX_DEPTH => {
+                inst.flags.contains(flag)
+                    && self.is_within(a, how, depth + 1)
+                    && self.is_within(b, how, depth + 1)
+            }
+            _ => false,
+        }
+    }
+
+    /// What a value is a constant away from, and the constant.
+    fn origin(&self, operand: Operand) -> (Operand, i64) {
+        match self.made(operand).map(|inst| &inst.op) {
+            Some(&Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)) => match self.constant(b)
+            {
+                Some(by) => (a, if op == BinaryOp::Add { by } else { by.wrapping_neg() }),
+                None => (operand, 0),
+            },
+            Some(Op::Address { base, offset, terms, .. }) if terms.is_empty() => (*base, *offset),
+            _ => (operand, 0),
+        }
+    }
+
+    /// The test at the loop's end: of a number that grows by a constant, with a limit.
+    fn test(&self, condition: Operand, on: bool) -> Option<Test> {
+        use CompareOp::{Eq, Ne, SGe, SGt, SLe, SLt, UGe, UGt, ULe, ULt};
+        let Op::Compare(op, a, b) = self.made(condition)?.op else { return None };
+        let same = |operand| self.is_same(operand, 0);
+        let (op, number, bound) = match (same(a), same(b)) {
+            (false, true) => (op, a, b),
+            (true, false) => {
+                let turned = match op {
+                    SLt => SGt,
+                    SLe => SGe,
+                    SGt => SLt,
+                    SGe => SLe,
+                    ULt => UGt,
+                    ULe => UGe,
+                    UGt => ULt,
+                    UGe => ULe,
+                    same => same,
+                };
+                (turned, b, a)
+            }
+            _ => return None,
+        };
+        let stays = match (op, on) {
+            (op, true) => op,
+            (Eq, false) => Ne,
+            (SLt, false) => SGe,
+            (SLe, false) => SGt,
+            (SGt, false) => SLe,
+            (SGe, false) => SLt,
+            (ULt, false) => UGe,
+            (ULe, false) => UGt,
+            (UGt, false) => ULe,
+            (UGe, false) => ULt,
+            _ => return None,
+        };
+        let (phi, _) = self.origin(number);
+        let Operand::Value(phi) = phi else { return None };
+        let ty = self.function.values[phi].ty;
+        let step = *self.steps.get(&phi)?;
+        let Type::Int(32 | 64) = self.module.types[ty] else { return None };
+        let fits = match stays {
+            Ne => step.abs() == 1,
+            SLt | SLe | ULt | ULe => (1..1 << 16).contains(&step),
+            SGt | SGe | UGt | UGe => (1..1 << 16).contains(&-step),
+            _ => false,
+        };
+        // The limit is computed in front of the loop.
+        (fits && self.made(bound).is_none()).then_some(Test { number, bound, stays, step })
+    }
+
+    fn shape(&self, way: &Way, operand: Operand) -> Shape {
+        way.shapes.at(&way.flow, operand, self.block).unwrap_or(Shape::Varying)
+    }
+
+    fn space(&self, at: Operand) -> Option<AddressSpace> {
+        match self.module.types[self.module.operand_type(self.function, at)] {
+            Type::Pointer(space) => Some(space),
+            _ => None,
+        }
+    }
+
+    /// What has to be tested so that loads of rows may precede all other accesses, and stores follow them.
+    /// `None` if that cannot be told, or is known not to hold.
+    fn checks(&self, walks: &[Walk], turns: i64) -> Option<Vec<Check>> {
+        let mut checks = Vec::new();
+        for store in walks.iter().filter(|walk| walk.is_store) {
+            for other in walks.iter().filter(|other| other.index != store.index) {
+                let moves = store.is_row || other.is_row;
+                let (from, to) = (self.space(store.at)?, self.space(other.at)?);
+                let generic = [from, to].contains(&AddressSpace::Generic);
+                // Of two stores, the second one finds the pair.
+                let twice = other.is_store && other.index > store.index;
+                if !moves || twice || (from != to && !generic) || to == AddressSpace::Constant {
+                    continue;
+                }
+                let (step, by) = (store.step?, other.step?);
+                // The turns by which the other access may follow, in its old order, the store.
+                let least = match other.is_store {
+                    true => 1 - turns,
+                    false => i64::from(store.index > other.index),
+                };
+                let ends = |from: i64, to: i64, by: i64| {
+                    let (a, b) = (from.wrapping_mul(by), to.wrapping_mul(by));
+                    (a.min(b), a.max(b))
+                };
+                let (above, below) = if step == by {
+                    let (min, max) = ends(least, turns - 1, by);
+                    (min - store.size, max + other.size)
+                } else {
+                    let (mine, others) = (ends(0, turns - 1, step), ends(0, turns - 1, by));
+                    (others.0 - mine.1 - store.size, others.1 + other.size - mine.0)
+                };
+                let (one, two) = (self.origin(store.at), self.origin(other.at));
+                if one.0 == two.0 && step == by {
+                    let distance = one.1 - two.1;
+                    if above < distance && distance < below {
+                        return None;
+                    }
+                    continue;
+                }
+                checks.push(Check { from: *other, to: *store, above, below });
+            }
+        }
+        (checks.len() <= MAX_STRIP_TESTS).then_some(checks)
+    }
+}

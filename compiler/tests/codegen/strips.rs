@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loops along items' rows that are taken several turns at a time: any number of turns, in all forms of counting,
+//! and accesses that must stay in their order.
+
+use tally_compiler::ir::{BlockId, Op};
+use tally_compiler::widen;
+
+use crate::diff::{Input, Run, same_in_all};
+use crate::harness::Grid;
+use crate::widen::{int, ints, wide};
+
+/// Numbers of turns: none, less than a strip, whole strips, and some more.
+const TURNS: [i32; 8] = [0, 1, 3, 4, 5, 8, 18, 35];
+
+const ROW: Grid = Grid { offset: [0; 3], global: [48, 1, 1], group: [24, 1, 1] };
+
+/// Small numbers of a type, so that floats are exact.
+fn numbers(ty: &str, count: usize, by: usize) -> Input {
+    let number = |i: usize| i * by % 61;
+    Input::bytes(match ty {
+        "float" => (0..count).flat_map(|i| (number(i) as f32).to_le_bytes()).collect(),
+        "double" => (0..count).flat_map(|i| (number(i) as f64).to_le_bytes()).collect(),
+        "char" => (0..count).map(|i| number(i) as u8).collect(),
+        "short" => (0..count).flat_map(|i| (number(i) as u16).to_le_bytes()).collect(),
+        "int" => (0..count).flat_map(|i| (number(i) as u32).to_le_bytes()).collect(),
+        _ => (0..count).flat_map(|i| (number(i) as u64).to_le_bytes()).collect(),
+    })
+}
+
+#[test]
+fn rows_of_any_length_and_type() {
+    for ty in ["char", "short", "int", "float", "long", "double"] {
+        let module = wide(&format!(
+            "kernel void rows(global {ty} *out, global {ty} *copy, global const {ty} *in,
+                              global const {ty} *x, int n) {{
+               int i = get_global_id(0);
+               {ty} s = 0;
+               for (int k = 0; k < n; k++) s = in[i * n + k] - s * x[k] / 64;
+               for (int k = 0; k < n; k++) copy[i * n + k] = s + in[i * n + k];
+               out[i] = s;
+             }}"
+        ));
+        let run = |n| {
+            let buffer = |by| numbers(ty, 48 * 35 + 8, by);
+            (ROW, vec![buffer(0), buffer(0), buffer(7), buffer(11), int(n)])
+        };
+        same_in_all(&module, "rows", &TURNS.map(run));
+    }
+}
+
+/// The forms of a loop's end, and of a row's place, each a kernel of its own.
+const FORMS: [&str; 20] = [
+    "for (int k = 0; k < n; k++) s = s * 3 + in[i * n + k];",
+    "for (uint k = 0; k < (uint)n; k++) s = s * 3 + in[i * 37u + k];",
+    "for (long k = 0; k < n; k++) s = s * 3 + in[i * 37l + k];",
+    "for (int k = n; k > 0; k--) s = s * 3 + in[i * n + k];",
+    "for (int k = n - 1; k >= 0; k--) s = s * 3 + in[i * 40 + k];",
+    "for (int k = 0; k <= n; k++) s = s * 3 + in[i * 37 + k];",
+    "for (int k = 3; k != n + 3; k++) s = s * 3 + in[i * n + k - 3];",
+    "global const int *p = in + i * n; for (int k = n; k--;) s = s * 3 + *p++;",
+    "global const int *p = in + i * n; do s = s * 3 + *p++; while (p[-1] < 0 || --n > 0);",
+    "global const int *p = in + i * 40; for (int k = 0; k < n; k += 2) s = s * 3 + *p++;",
+    "global const int *p = in + i * 40; for (int k = 5; k <= n; k += 3) s = s * 3 + *p++;",
+    "global const int *p = in + i * 40; for (uint k = 5; k <= n; k += 3) s = s * 3 + *p++;",
+    "global const int *p = in + i * 40; for (int k = n; k > 3; k -= 2) s = s * 3 + *p++;",
+    "global const int *p = in + i * 40; for (int k = n; k >= 3; k -= 3) s = s * 3 + *p++;",
+    "global const int *p = in + i * 40 + 36; for (long k = n; k >= 3; k -= 2) s = s * 3 + *p--;",
+    // Rows that lie in no order, or are read with others.
+    "for (int k = 0; k < n; k++) s = s * 3 + in[in[i] % 40 * 36 + k];",
+    "for (int k = 0; k < n; k++) s = s * 3 + in[i * n + k] * in[k] - in[(47 - i) * n + k];",
+    "for (int k = 0; k < n; k += 2) s = s * 3 + in[i * 40 + k] - in[i * 40 + k + 1];",
+    // Items with other numbers of turns, or none.
+    "if (i % 3) for (int k = 0; k < n; k++) s = s * 3 + in[i * n + k];",
+    "for (int k = 0; k < (n + i) % 40; k++) s = s * 3 + in[i * n + k];",
+];
+
+#[test]
+fn loops_count_and_end_in_many_ways() {
+    let kernel = |(number, form): (usize, &str)| {
+        format!(
+            "kernel void form{number}(global int *out, global const int *in, int n) {{
+               int i = get_global_id(0), s = i;
+               {form}
+               out[i] = s; }}"
+        )
+    };
+    let text: String = FORMS.into_iter().enumerate().map(kernel).collect();
+    let module = wide(&text);
+    let run = |n| (ROW, vec![ints(48, |_| 0), ints(48 * 40 + 8, |i| i * 37 % 1009), int(n)]);
+    for number in 0..FORMS.len() {
+        same_in_all(&module, &format!("form{number}"), &TURNS.map(run));
+    }
+}
+
+/// Stores that later turns may read, at every distance from what is read.
+#[test]
+fn accesses_of_a_strip_keep_their_order() {
+    let module = wide(
+        "kernel void copies(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = 0; k < n; k++) row[to + k] = row[from + k] * 3 + k; }
+         kernel void sums(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = 0; k < n; k++) row[to] += row[from + k]; }
+         kernel void two(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = 0; k < n; k++) { row[from + k] = k * 5; row[to + k] += 7; } }
+         kernel void after(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           int s = 0;
+           for (int k = 0; k < n; k++) { row[to + k] = k * 5; s = s * 3 + row[from + k]; }
+           row[99] = s; }
+         kernel void backwards(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = n - 1; k >= 0; k--) row[to + k] = row[from + k] * 3 + k; }
+         kernel void across(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = 0; k < n; k++) row[to + n - k] = row[from + k] * 3 + k; }
+         kernel void behind(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = 0; k < n; k++) { row[20 + k] = row[21 + k] * 3 + k; row[19 + k] += k; } }
+         kernel void ahead(global int *io, int n, int from, int to) {
+           global int *row = io + 100 * get_global_id(0);
+           for (int k = 0; k < n; k++) row[23 + k] = row[20 + k] * 3 + k; }",
+    );
+    let run = |(n, distance): (i32, i32)| -> Run {
+        let args = vec![ints(48 * 100, |i| i * 37 % 1009), int(n), int(40), int(40 + distance)];
+        (ROW, args)
+    };
+    let distances = [-30, -9, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 20];
+    let runs: Vec<Run> =
+        distances.into_iter().flat_map(|by| [(8, by), (19, by)]).map(run).collect();
+    for name in ["copies", "sums", "two", "after", "backwards", "across", "behind", "ahead"] {
+        same_in_all(&module, name, &runs);
+    }
+}
+
+/// Whether a kernel has a block in which all items' rows are loaded, and stored, in neighbouring elements.
+fn has_strips(text: &str) -> bool {
+    let module = wide(text);
+    let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let strip = |id: &BlockId| {
+        let ops = || function.blocks[*id].insts.iter().map(|inst| &inst.op);
+        let apart = ops().any(|op| matches!(op, Op::Gather(..) | Op::Scatter(..)));
+        let rows = ops().filter(|op| matches!(op, Op::Load(..) | Op::Store(..))).count();
+        !apart && rows >= 16 && ops().any(|op| matches!(op, Op::Phi(_)))
+    };
+    function.blocks.ids().any(|id| strip(&id))
+}
+
+#[test]
+fn rows_are_loaded_in_strips() {
+    let sum = "kernel void sum(global float *out, global const float *in, int n, int m) {
+                 int i = get_global_id(0);
+                 if (i >= m) return;
+                 float s = 0;
+                 for (int k = 0; k < n; k++) s += in[i * n + k];
+                 out[i] = s; }";
+    assert!(has_strips(sum));
+    assert!(has_strips(&sum.replace("float", "uchar")));
+    assert!(has_strips(&sum.replace("i * n", "i * 64")));
+    assert!(has_strips(&sum.replace("int", "ulong")));
+    let scale = "kernel void scale(global float *out, global const float *in, int n) {
+                   int i = get_global_id(0);
+                   for (int k = 0; k < n; k++) out[i * n + k] = in[i * n + k] * 3; }";
+    assert!(has_strips(scale));
+    assert!(has_strips(&scale.replace("const float *in, int n", "float *in, int n")));
+    assert!(!has_strips(
+        &scale.replace("in[i * n + k]", "in[k * n + i]").replace("i * n + k", "k * n + i")
+    ));
+    // Items take turns of their own.
+    assert!(!has_strips(&sum.replace("k < n", "k < n + i")));
+}
