@@ -32,6 +32,7 @@ mod cut;
 pub mod inline;
 mod live;
 pub mod order;
+mod private;
 mod remade;
 pub mod uniform;
 
@@ -67,6 +68,11 @@ const MAX_TOGETHER: usize = 16;
 const MAX_TOGETHER_INSTRUCTIONS: usize = 4096;
 
 impl Regions {
+    /// Whether no address of a private variable is among the values that barriers keep, or in memory.
+    pub fn makes_addresses(&self) -> bool {
+        private::is_made_anew(&self.function, &self.crossing)
+    }
+
     /// The ends of each region: the first, and those behind each barrier. Empty where they are
     /// too many, or too large, to be generated one by one.
     pub fn ends(&self) -> Vec<Ends> {

@@ -96,10 +96,11 @@ pub(super) fn lower_resumable(
     let place = body.scope.map(places::Scope::text).unwrap_or_default();
     let Body { prelude, out, .. } = body;
     // Items that exchange values read each other's frames.
-    let (noalias, exchange) = match &frame.exchange {
-        Some(_) => ("", EXCHANGE_PARAMS),
-        None => ("noalias ", ""),
+    let (alone, exchange) = match &frame.exchange {
+        Some(_) => (false, EXCHANGE_PARAMS),
+        None => (regions.makes_addresses(), ""),
     };
+    let noalias = if alone { "noalias " } else { "" };
     let shared: String = match frame.shared.size {
         0 => String::new(),
         _ => SHARED.map(|name| format!(", ptr noalias {name}")).concat(),

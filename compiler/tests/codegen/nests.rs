@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use tally_compiler::ir::{CompareOp, Module, Op};
 
-use crate::diff::{Input, Random, Run, compare_at, compare_with, seeds};
+use crate::diff::{Input, Random, Run, compare_at, compare_with, same_in_all, seeds};
 use crate::harness::{Grid, Kernel, clang, module, targets, widths};
 use crate::widen::{int, ints, wide};
 
@@ -311,4 +311,32 @@ fn a_wrong_test_of_masks_shows() {
         }
     };
     assert!(!agrees(&wrong));
+}
+
+/// An address of a private variable that a barrier keeps, in a frame or in a variable, leads to the same memory as
+/// those that are computed behind it.
+#[test]
+fn addresses_that_barriers_keep_lead_to_the_items_variables() {
+    let text = "kernel void kept(global int *out, local int *t, int n) {
+           uint l = get_local_id(0), size = get_local_size(0), i = get_global_id(0);
+           int p[8] = {3, 1, 4, 1, 5, 9, 2, 6}, k = out[i] & 7;
+           int *first = p + (out[i] / 3 & 7), *second = n > 5 ? p + k : first;
+           t[l] = out[i];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           int x = t[(l + 1) % size];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           int before = p[k];
+           *first = x;
+           int between = p[k];
+           *second += 7;
+           out[i] = before + 10 * between + 100 * p[k];
+         }";
+    for level in ["-O0", "-O2"] {
+        let module = module(&clang::compile_text(text, &[level, "-w"]));
+        let run = |n| {
+            let out = ints(128, |i| i * 37 % 211);
+            (Grid::line(128, 32), vec![out, Input::Local(128), int(n)])
+        };
+        same_in_all(&module, "kept", &[run(3), run(9)]);
+    }
 }
