@@ -9,6 +9,7 @@ use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
 use tally_compiler_protocol::{Form, TargetCpu};
 
+use crate::guarded::Guarded;
 use crate::harness::{Arg, Grid, Kernel, MARGIN, clang, module, widths};
 use crate::passes::agree_after_each;
 
@@ -185,8 +186,8 @@ pub fn compare_with(
     name: &str,
     runs: &[Run],
 ) -> Result<(), Mismatch> {
-    runs.iter().try_for_each(|(grid, inputs)| {
-        compare_run(kernel, module, name, *grid, inputs).map_err(|how| match how {
+    runs.iter().enumerate().try_for_each(|(turn, (grid, inputs))| {
+        compare_run(kernel, module, name, *grid, inputs, turn).map_err(|how| match how {
             Mismatch::Buffers(how) => Mismatch::Buffers(format!("{how} in {grid:?}")),
             interpreter => interpreter,
         })
@@ -239,51 +240,62 @@ pub fn interpreted(
     Ok(addresses.map(|address| memory.buffer(address).expect("mapped").to_vec()).collect())
 }
 
+/// The memory of a buffer. It begins behind a page that cannot be accessed, or ends in front of one; a kernel with a
+/// fault, which may access more, has a margin there.
+struct Buffer {
+    memory: Guarded,
+    first: bool,
+    margin: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(faulty: bool, first: bool, bytes: &[u8]) -> Self {
+        let margin = if faulty { MARGIN } else { 0 };
+        let memory = Guarded::new(bytes.len() + 2 * margin);
+        let mut buffer = Self { memory, first, margin, len: bytes.len() };
+        buffer.bytes().copy_from_slice(bytes);
+        buffer
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let (len, margin) = (self.len, self.margin);
+        match self.first {
+            true => &mut self.memory.first(len + margin)[margin..],
+            false => &mut self.memory.last(len + margin)[..len],
+        }
+    }
+}
+
 fn compare_run(
     kernel: &Kernel,
     module: &Module,
     name: &str,
     grid: Grid,
     inputs: &[Input],
+    turn: usize,
 ) -> Result<(), Mismatch> {
-    let mut buffers: Vec<Vec<u8>> = Vec::new();
-    for input in inputs {
+    let mut buffers = Vec::new();
+    for (number, input) in inputs.iter().enumerate() {
         if let Input::Buffer(_, bytes) = input {
-            // Doubles and vectors need more than a byte vector's alignment.
-            let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64 + 2 * MARGIN);
-            let start = aligned.as_ptr().align_offset(64) + MARGIN;
-            aligned.resize(start, 0);
-            aligned.extend(bytes);
-            buffers.push(aligned);
+            buffers.push(Buffer::new(kernel.faulty, (number + turn).is_multiple_of(2), bytes));
         }
     }
-    let contents = inputs.iter().filter_map(|input| match input {
-        Input::Buffer(_, bytes) => Some(bytes.len()),
-        _ => None,
-    });
-    let addresses = buffers
-        .iter()
-        .zip(contents)
-        .map(|(buffer, len)| buffer[buffer.len() - len..].as_ptr() as u64);
+    let addresses = buffers.iter_mut().map(|buffer| buffer.bytes().as_ptr() as u64);
     let memory = interpret(module, name, grid, inputs, addresses).map_err(Mismatch::Interpreter)?;
 
     let mut next = buffers.iter_mut();
     let args = inputs.iter().map(|input| match input {
         Input::Value(bytes) => Arg::Bytes(bytes.clone()),
         Input::Local(len) => Arg::Local(*len),
-        Input::Buffer(_, bytes) => {
-            let buffer = next.next().expect("one for each");
-            let start = buffer.len() - bytes.len();
-            Arg::Buffer(&mut buffer[start..])
-        }
+        Input::Buffer(..) => Arg::Buffer(next.next().expect("one for each").bytes()),
     });
     kernel.run(grid, args.collect());
 
-    let mut next = buffers.iter();
+    let mut next = buffers.iter_mut();
     for (number, input) in inputs.iter().enumerate() {
-        let Input::Buffer(elements, bytes) = input else { continue };
-        let buffer = next.next().expect("one for each");
-        let got = &buffer[buffer.len() - bytes.len()..];
+        let Input::Buffer(elements, _) = input else { continue };
+        let got: &[u8] = next.next().expect("one for each").bytes();
         let want = memory.buffer(got.as_ptr() as u64).expect("mapped above");
         if let Some(at) = difference(*elements, got, want) {
             let (got, want) = (&got[at..got.len().min(at + 8)], &want[at..want.len().min(at + 8)]);

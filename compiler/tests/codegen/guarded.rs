@@ -1,39 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that ends at an inaccessible page.
+//! Memory between inaccessible pages.
 
 use std::ptr;
 
-/// An address, mapped up to an inaccessible page.
+/// Pages with an inaccessible one on either side.
 pub struct Guarded {
     at: *mut u8,
-    page: usize,
+    len: usize,
 }
 
+const PAGE: usize = 4096;
+
 impl Guarded {
-    pub fn new() -> Self {
-        let page = 4096;
+    /// At least `len` bytes, and at least one page.
+    pub fn new(len: usize) -> Self {
+        let len = len.next_multiple_of(PAGE).max(PAGE);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping of its own pages.
-        let at = unsafe {
-            libc::mmap(ptr::null_mut(), 2 * page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
+        let at =
+            unsafe { libc::mmap(ptr::null_mut(), len + 2 * PAGE, libc::PROT_NONE, flags, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the second page of the mapping, which nothing uses yet.
-        assert_eq!(unsafe { libc::mprotect(at.byte_add(page), page, libc::PROT_NONE) }, 0);
-        Self { at: at.cast(), page }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: all pages of the mapping but the first and the last one, which nothing uses yet.
+        assert_eq!(unsafe { libc::mprotect(at.byte_add(PAGE), len, access) }, 0);
+        Self { at: at.cast(), len }
     }
 
-    /// The last bytes before the page.
+    /// The first bytes, behind an inaccessible page.
+    pub fn first(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= self.len);
+        // SAFETY: within the pages between the first and the last one, which are ours, readable and writable.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(PAGE), len) }
+    }
+
+    /// The last bytes, in front of an inaccessible page.
     pub fn last(&mut self, len: usize) -> &mut [u8] {
-        assert!(len <= self.page);
-        // SAFETY: within the first page, which is ours, readable and writable.
-        unsafe { std::slice::from_raw_parts_mut(self.at.add(self.page - len), len) }
+        assert!(len <= self.len);
+        // SAFETY: within the pages between the first and the last one, which are ours, readable and writable.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(PAGE + self.len - len), len) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` has mapped.
-        unsafe { libc::munmap(self.at.cast(), 2 * self.page) };
+        unsafe { libc::munmap(self.at.cast(), self.len + 2 * PAGE) };
     }
 }

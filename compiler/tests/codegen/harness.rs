@@ -147,6 +147,8 @@ pub fn widths() -> Vec<(TargetCpu, u32)> {
 pub struct Kernel {
     pub info: KernelInfo,
     pub code: KernelCode,
+    /// Whether a fault was injected, so that it may access more than its buffers.
+    pub faulty: bool,
     mapping: Mapping,
     /// Memory of the module's globals.
     _globals: Vec<Aligned>,
@@ -215,7 +217,8 @@ impl Kernel {
                 block.insts.iter_mut().for_each(|inst| fault(&mut inst.op));
             }
         }
-        Some(Self::of_widened(module, index, &widened, target, &|text| text))
+        let kernel = Self::of_widened(module, index, &widened, target, &|text| text);
+        Some(Self { faulty: true, ..kernel })
     }
 
     /// Compiles a kernel with the text for LLVM changed. `None` if the kernel is not widened.
@@ -257,7 +260,8 @@ impl Kernel {
             code.blob[at..at + 8].copy_from_slice(&address.to_le_bytes());
         }
         let mapping = Mapping::new(&code.blob);
-        Self { info: info.kernels[index].clone(), code, mapping, _globals: globals }
+        let info = info.kernels[index].clone();
+        Self { info, code, faulty: false, mapping, _globals: globals }
     }
 
     /// Runs the kernel over a grid, one group after the other.

@@ -2,6 +2,7 @@
 //! Compiled code agrees with the program: kernels are compiled from OpenCL C through SPIR-V to native
 //! code, run in this process, and compared with Rust.
 
+mod addresses;
 mod async_copy;
 mod atomics;
 mod axis;

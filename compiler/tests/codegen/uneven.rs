@@ -280,7 +280,8 @@ fn missing_items_touch_no_memory() {
     for (target, lanes) in widths() {
         let kernel = Kernel::with_lanes(&module, "edge", &target, lanes);
         for n in [9usize, 20, 31, 100] {
-            let (mut out, mut input, mut wide) = (Guarded::new(), Guarded::new(), Guarded::new());
+            let (mut out, mut input, mut wide) =
+                (Guarded::new(4096), Guarded::new(4096), Guarded::new(4096));
             input.last(n * 4).chunks_mut(4).for_each(|x| x.copy_from_slice(&7i32.to_le_bytes()));
             wide.last(n * 16).chunks_mut(4).for_each(|x| x.copy_from_slice(&2f32.to_le_bytes()));
             let args = vec![

@@ -358,7 +358,8 @@ fn masked_off_items_touch_no_memory() {
     for (target, lanes) in widths() {
         let kernel = Kernel::with_lanes(&module, "guard", &target, lanes);
         for n in [1usize, 15, 33, 50] {
-            let (mut out, mut input, mut shorts) = (Guarded::new(), Guarded::new(), Guarded::new());
+            let (mut out, mut input, mut shorts) =
+                (Guarded::new(4096), Guarded::new(4096), Guarded::new(4096));
             input.last(n * 4).chunks_mut(4).for_each(|x| x.copy_from_slice(&7i32.to_le_bytes()));
             shorts.last(n * 2).fill(0);
             let args = vec![
