@@ -9,6 +9,7 @@ pub mod event;
 pub mod fence;
 pub mod gpu;
 pub mod graph;
+pub mod host_clock;
 pub mod image;
 pub mod kernel;
 pub mod list;

@@ -13,6 +13,7 @@ use tally_ze::*;
 use super::api;
 use super::memory::external;
 use crate::core::device::Device;
+use crate::core::host_clock;
 use crate::core::list::mutable::MUTABLE;
 use crate::core::sysman::Memory;
 use crate::error::Result;
@@ -378,7 +379,7 @@ api! {
         call.handle(hDevice, "hDevice")?.status()
     }
 
-    /// Spec: `zeDeviceGetGlobalTimestamps`. The host's is CLOCK_MONOTONIC in ns.
+    /// Spec: `zeDeviceGetGlobalTimestamps`. The host's is that of [`host_clock`], in ns.
     fn zeDeviceGetGlobalTimestamps(
         call,
         hDevice: ze_device_handle_t,
@@ -388,7 +389,7 @@ api! {
         let device = call.handle(hDevice, "hDevice")?;
         let host = call.out(hostTimestamp, "hostTimestamp")?;
         let ticks = call.out(deviceTimestamp, "deviceTimestamp")?;
-        let pair = device.clock()?;
+        let pair = host_clock::pair(device)?;
         host.set(pair.host_ns);
         ticks.set(pair.device_ticks);
         Ok(())

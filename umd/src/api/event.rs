@@ -11,6 +11,7 @@ use crate::checks;
 use crate::core::device::Device;
 use crate::core::event::Pool;
 use crate::core::graph::capture;
+use crate::core::host_clock;
 use crate::error::{Error, Result};
 use crate::handle;
 
@@ -314,12 +315,12 @@ fn result(times: &tally_uapi::packet::TimestampSlot) -> ze_kernel_timestamp_resu
     }
 }
 
-/// The same on the host's clock: CLOCK_MONOTONIC, in ns.
+/// The same on the host's clock, that of [`host_clock`], in ns.
 fn synchronized(
     device: &Device,
     times: &ze_kernel_timestamp_result_t,
 ) -> Result<ze_synchronized_timestamp_result_ext_t> {
-    let pair = device.clock()?;
+    let pair = host_clock::pair(device)?;
     let hertz = u128::from(device.info().clock_hz.max(1));
     let host = |ticks: u64| {
         let since = u128::from(pair.device_ticks.abs_diff(ticks)) * 1_000_000_000 / hertz;
