@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use tally_tests::lists::{Event, List, NONE, Pool};
-use tally_tests::ze::{self, Gpu, Usm};
+use tally_tests::ze::{Gpu, Usm};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
 

@@ -188,7 +188,7 @@ api! {
         answer(call.handle(hGraph, "hGraph")?.is_empty()?)
     }
 
-    /// Spec: `zeGraphDumpContentsExt`.
+    /// Spec: `zeGraphDumpContentsExt`. A file that cannot be written is UNKNOWN, as with Intel's driver.
     fn zeGraphDumpContentsExt(
         call,
         hGraph: ze_graph_handle_t,
@@ -198,8 +198,10 @@ api! {
         let graph = call.handle(hGraph, "hGraph")?;
         let path = call.c_str(filePath, "filePath")?;
         let text = graph.dot(detail(call, pNext)?)?;
-        std::fs::write(OsStr::from_bytes(path.to_bytes()), text)
-            .map_err(|error| Error::invalid(format!("filePath: {path:?}: {error}")))
+        std::fs::write(OsStr::from_bytes(path.to_bytes()), text).map_err(|error| {
+            let text = format!("filePath: {path:?}: {error}");
+            Error::new(ze_result_t::ZE_RESULT_ERROR_UNKNOWN, text)
+        })
     }
 
     /// Spec: `zeExecutableGraphDestroyExt`. Submitted executions still complete.

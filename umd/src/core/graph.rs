@@ -230,17 +230,18 @@ impl Graph {
     /// An executable copy.
     ///
     /// # Errors
-    /// INVALID_GRAPH: it was not captured, or not completely; out of memory; DEVICE_LOST.
+    /// INVALID_ARGUMENT: no capture into it has ended, as Intel's driver answers; INVALID_GRAPH: not completely
+    /// captured; out of memory; DEVICE_LOST.
     pub fn instantiate(self: &Arc<Self>, raw: ze_graph_handle_t) -> Result<Executable> {
         let state = self.state();
         state.check()?;
         if state.phase != Phase::Captured {
-            return Err(invalid_graph("hGraph: no capture into it has ended"));
+            return Err(Error::invalid("hGraph: no capture into it has ended"));
         }
         let mut copies = Regular::duplicate_all(&state.lists())?.into_iter();
         let mut branches = state.branches.iter();
         let (Some(first), Some(primary)) = (copies.next(), branches.next()) else {
-            return Err(invalid_graph("hGraph: no capture into it has ended"));
+            return Err(Error::invalid("hGraph: no capture into it has ended"));
         };
         names::name_regular(&first, || format!("graph {:p}", raw.0));
         let mut others = Vec::with_capacity(copies.len());
