@@ -363,8 +363,8 @@ fn most_ids(way: &Way) -> u32 {
 }
 
 /// Whether a small kernel has a loop in which each item's next value is computed from its last one, and
-/// nothing else that matters: no private memory, no 64-bit values in that computation, and no gathers in the
-/// loop. Those take longer than such a computation, and twice as many items need twice as many lines of the
+/// nothing else that matters: no private memory, no 64-bit values in that computation, and no gathers in
+/// innermost loops. Those take longer than such a computation, and twice as many items need twice as many lines of the
 /// cache at a time: syr2k of PolyBench, whose items read rows of 2 KiB, took 2.5 times as long.
 fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
     let Way { flow, shapes, .. } = way;
@@ -377,7 +377,9 @@ fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
             Op::Load(at, _) => shapes.at(flow, at, id) == Some(Shape::Varying),
             _ => false,
         };
-        flow.within[id.index()].is_some() && block.insts.iter().any(apart)
+        let innermost = |index: usize| flow.loops.iter().all(|it| it.parent != Some(index));
+        flow.within[id.index()].is_some_and(|i| innermost(i) || true)
+            && block.insts.iter().any(apart)
     };
     if source.blocks.iter().any(gathers) {
         return false;

@@ -139,12 +139,24 @@ fn rows_are_run_in_two_lengths_of_vectors_and_a_rest() {
            for (int k = 0; k < n; k++) x = 3 * x + in[i * n + k];
            out[i] = x;
          }
+         kernel void outer(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), x = 0;
+           for (int k = 0; k < n; k++) {
+             x += in[i * n + k];
+             for (int j = 0; j < n; j++) x = 3 * x + in[j];
+           }
+           out[i] = x;
+         }
          kernel void line(global int *out) { out[get_global_id(0)] *= 3; }",
     );
     for kernel in &module.kernels {
         let widened = widen_twice(&module, kernel, 16).expect("it can be widened");
-        assert_eq!(widened.double.is_some(), kernel.name == "steps", "{}", kernel.name);
+        // Gathers of an outer loop are few.
+        let doubled = ["steps", "outer"].contains(&kernel.name.as_str());
+        assert_eq!(widened.double.is_some(), doubled, "{}", kernel.name);
     }
+    let args = [ints(127, |_| 0), ints(127 * 9, |i| i * 37 % 1009), int(9)];
+    same(&module, "outer", Grid::line(127, 127), &args, "");
     for group in [8, 16, 31, 32, 48, 63, 127] {
         let args = [ints(127, |i| i), int(60)];
         same(&module, "steps", Grid::line(127, group), &args, &format!("groups of {group}"));
