@@ -378,8 +378,7 @@ fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
             _ => false,
         };
         let innermost = |index: usize| flow.loops.iter().all(|it| it.parent != Some(index));
-        flow.within[id.index()].is_some_and(|i| innermost(i) || true)
-            && block.insts.iter().any(apart)
+        flow.within[id.index()].is_some_and(innermost) && block.insts.iter().any(apart)
     };
     if source.blocks.iter().any(gathers) {
         return false;
