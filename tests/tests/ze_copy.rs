@@ -122,7 +122,7 @@ fn a_fill_of_odd_size_ends_within_the_pattern() {
     }
 }
 
-/// Patterns larger than maxMemoryFillPatternSize are filled as well, on both kinds of engine and in
+/// Patterns up to maxMemoryFillPatternSize are filled, also those that the engines do not repeat themselves, on both kinds of engine and in
 /// lists that are executed again after the pattern's memory has changed.
 #[test]
 fn patterns_beyond_what_the_engines_repeat_are_filled() {

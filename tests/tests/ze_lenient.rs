@@ -260,7 +260,9 @@ fn the_log_names_each_mistake_once() {
         ("belongs to another context; it is freed", 1),
         ("alignment: 24 is not a power of two; 32 is taken", 1),
         ("hCommandList: the list is closed; commands that are appended to it are lost", 1),
-        ("WARN", 6),
+        ("advice: ze_memory_advice_t(0x1000) is no advice, and ignored", 1),
+        ("pFunctionName: \"take\" is a kernel", 1),
+        ("WARN", 8),
     ] {
         assert_eq!(text.matches(what).count(), times, "{what} in: {text}");
     }
@@ -287,8 +289,13 @@ fn child_with_mistakes() {
         check!(zeMemAllocHost(gpu.context, &raw const desc, 64, 24, &raw mut at));
         check!(zeMemFree(other.context, at));
         let list = gpu.regular(0, true);
+        let unknown = ze_memory_advice_t(1 << 12);
+        let memory = gpu.host::<u32>(1);
+        check!(zeCommandListAppendMemAdvise(list.0, gpu.device, memory.ptr().cast(), 4, unknown));
         list.close();
         list.barrier(None, &[]);
+        let mut function = ptr::null_mut();
+        check!(zeModuleGetFunctionPointer(module, c"take".as_ptr(), &raw mut function));
         check!(zeKernelSetArgumentValue(kernel, 0, 8, value));
         check!(zeKernelSetArgumentValue(kernel, 1, 64, value));
         assert_eq!(

@@ -127,3 +127,15 @@ fn names_that_are_no_exported_functions_are_refused() {
     }
     check!(zeModuleDestroy(module));
 }
+
+/// "The function name should only refer to callable functions within the module." Intel's driver gives the
+/// address of a kernel's code, and Unified Runtime expects one. Here a call through it reaches nothing.
+#[test]
+fn a_kernel_has_an_address_that_reaches_nothing() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&spirv(), "").expect("it is valid");
+    let [given, other] = [c"given", c"table"].map(|name| pointer(module, name));
+    assert!(given != 0 && given != other, "{given}, {other}");
+    assert_eq!(run(&gpu, module, "given", &given.to_ne_bytes()), vec![0; 32]);
+    check!(zeModuleDestroy(module));
+}

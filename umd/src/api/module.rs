@@ -12,6 +12,7 @@ use super::{Call, Out, api};
 use crate::core::module::{self, BuildLog, Found, Module, definition};
 use crate::error::{Error, Result};
 use crate::handle;
+use crate::log::warn_once;
 use source::Source;
 
 mod carried;
@@ -202,13 +203,20 @@ api! {
         let out = call.out(pfnFunction, "pfnFunction")?;
         let exports = &module.own_info().exports;
         let found = exports.iter().find(|it| it.name.as_bytes() == name.to_bytes());
-        let pointer = found.and_then(|it| it.pointer).ok_or_else(|| {
+        if let Some(pointer) = found.and_then(|it| it.pointer) {
+            out.set(std::ptr::without_provenance_mut(pointer as usize));
+            return Ok(());
+        }
+        // "The function name should only refer to callable functions". Intel's driver gives the address of a
+        // kernel's code; here it is one through which calls reach nothing.
+        let kernel = module.kernel_names().iter().find(|it| it.as_c_str() == name).ok_or_else(|| {
             Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_FUNCTION_NAME,
                 format!("pFunctionName: the module exports no function {name:?}"),
             )
         })?;
-        out.set(std::ptr::without_provenance_mut(pointer as usize));
+        warn_once!("pFunctionName: {name:?} is a kernel; calls through its address reach nothing");
+        out.set(kernel.as_ptr().cast_mut().cast());
         Ok(())
     }
 

@@ -147,12 +147,9 @@ api! {
         list.context().must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
-        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_MEMORY_ADVICE_CLEAR_SYSTEM_MEMORY_PREFERRED_LOCATION < advice`
+        // Advice has no effect here. Intel's driver takes any value, and Unified Runtime passes its own flags.
         if !advice.is_known() {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
-                format!("advice: {advice:?} is no advice"),
-            ));
+            warn_once!("advice: {advice:?} is no advice, and ignored");
         }
         range(list, ptr as u64, size as u64, "size")
     }
@@ -174,9 +171,9 @@ fn copy(
     append(call, list, &Command::Copy { dst, src, size }, events)
 }
 
-/// Bytes of the largest pattern. The engines repeat patterns up to maxMemoryFillPatternSize themselves;
-/// larger ones are copied row by row.
-const MAX_PATTERN: usize = 1 << 20;
+/// Bytes of the largest pattern, on every engine. The engines repeat short patterns themselves; longer ones are
+/// copied row by row.
+pub const MAX_PATTERN: usize = 1 << 20;
 
 fn fill(
     call: Call<'_>,
