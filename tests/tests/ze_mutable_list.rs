@@ -765,3 +765,36 @@ fn wrong_changes_are_refused() {
         zeCommandListCreate(gpu.context, gpu.device, &raw const desc, &raw mut none)
     );
 }
+
+/// One call changes as many commands as its chain has structures; Unified Runtime passes thousands.
+#[test]
+fn a_long_chain_changes_every_command() {
+    let gpu = Gpu::new();
+    let kernels = Kernels::new(&gpu, &["add"]);
+    let (memory, list) = (gpu.host::<u32>(1000), mutable(&gpu, true));
+    check!(zeKernelSetGroupSize(kernels.1[0], 1, 1, 1));
+    let values: Vec<u32> = (1000..2000).collect();
+    let mut chain = Vec::new();
+    for (i, value) in values.iter().enumerate() {
+        set(kernels.1[0], 0, &(memory.address() + 4 * i as u64));
+        set(kernels.1[0], 1, &1_u32);
+        let number = number(&list, Flag::ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS);
+        chain.push(argument(number, 1, value));
+        launch(&list, kernels.1[0], 1, None, &[]);
+    }
+    list.close();
+    for i in 1..1000 {
+        chain[i - 1].pNext = (&raw const chain[i]).cast();
+    }
+    let first = (&raw const chain[0]).cast();
+    let desc = ze_mutable_commands_exp_desc_t { pNext: first, ..Default::default() };
+    check!(zeCommandListUpdateMutableCommandsExp(list.0, &raw const desc));
+    list.close();
+    let queue = gpu.queue(0);
+    queue.execute(&[&list], None);
+    queue.synchronize();
+    assert_eq!(memory.to_vec(), values);
+    // A chain without an end is no valid one, but the call returns.
+    chain[999].pNext = (&raw const chain[7]).cast();
+    check!(zeCommandListUpdateMutableCommandsExp(list.0, &raw const desc));
+}

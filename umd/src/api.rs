@@ -412,7 +412,13 @@ impl<'c> Call<'c> {
 
     /// The structures that extend another one.
     pub fn chain(self, next: *const c_void) -> Chain<'c> {
-        Chain { next: next.cast_mut().cast(), left: CHAIN_MAX, call: PhantomData }
+        Chain {
+            next: next.cast_mut().cast(),
+            met: std::ptr::null_mut(),
+            left: 1,
+            lap: 1,
+            call: PhantomData,
+        }
     }
 
     /// Answers a list in the two-call way: with a count of 0, how many there are; else as many as
@@ -481,9 +487,6 @@ impl<T> Out<'_, T> {
     }
 }
 
-/// Structures that are followed before a chain counts as a cycle.
-const CHAIN_MAX: u32 = 64;
-
 /// The head that all chained structures share.
 #[repr(C)]
 struct Head {
@@ -494,10 +497,15 @@ struct Head {
 /// The `stype` of a structure whose author wrote zeroes.
 const UNSET: ze_structure_type_t = ze_structure_type_t(0);
 
-/// Walks a `pNext` chain.
+/// Walks a `pNext` chain, however long it is: a call that changes mutable commands has structures for each. A chain
+/// that leads back into itself ends, too, after a few rounds.
 pub struct Chain<'c> {
     next: *mut Head,
-    left: u32,
+    /// A structure that was met; meeting it again shows that the chain has no end (Brent's algorithm).
+    met: *mut Head,
+    /// Structures until the next one is remembered in its place, and how many it was for this one.
+    left: usize,
+    lap: usize,
     call: PhantomData<Call<'c>>,
 }
 
@@ -505,10 +513,14 @@ impl<'c> Iterator for Chain<'c> {
     type Item = Link<'c>;
 
     fn next(&mut self) -> Option<Link<'c>> {
-        if self.next.is_null() || self.left == 0 {
+        let ptr = self.next;
+        if ptr.is_null() || ptr == self.met {
             return None;
         }
-        let ptr = self.next;
+        if self.left == 0 {
+            (self.met, self.lap) = (ptr, self.lap * 2);
+            self.left = self.lap;
+        }
         self.left -= 1;
         // SAFETY: the caller promises that a chain consists of structures with this head.
         let Head { stype, next } = unsafe { ptr.read() };
