@@ -50,7 +50,7 @@ pub fn view(module: &Module, kernel: &Kernel, target: &TargetCpu) -> Result<Stri
     };
     let lowered = lower::lower_with_places(module, kernel, wide, Kind::Words)
         .map_err(|error| error.to_string())?;
-    let code = llvm::compile(&lowered.text, target, Level::Full, Output::Assembly)
+    let code = llvm::compile(&lowered.text, lowered.work, target, Level::Full, Output::Assembly)
         .map_err(|error| error.to_string())?;
     let (code, rest) = code_by_word(&String::from_utf8_lossy(&code), form);
     let mut rows = Rows {

@@ -222,7 +222,7 @@ pub fn lowered_code(
     target: &TargetCpu,
     level: Level,
 ) -> Result<KernelCode, Box<dyn std::error::Error>> {
-    let object = llvm::compile(&lowered.text, target, level, Output::Object)?;
+    let object = llvm::compile(&lowered.text, lowered.work, target, level, Output::Object)?;
     let numbers = global_numbers(module);
     let globals = lowered.globals.iter();
     let globals = globals.filter_map(|(symbol, id)| Some((symbol.clone(), *numbers.get(id)?)));

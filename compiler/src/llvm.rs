@@ -5,6 +5,8 @@
 //! run-time library that it calls are linked in as bitcode, made private, and optimised with the
 //! kernel.
 
+mod passes;
+
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
@@ -22,7 +24,7 @@ use inkwell::types::{AnyTypeEnum, BasicTypeEnum};
 use inkwell::values::FunctionValue;
 use tally_compiler_protocol::TargetCpu;
 
-use crate::lower::ENTRY;
+use crate::lower::Work;
 
 mod runtime {
     include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
@@ -82,15 +84,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// The name of LLVM's pipeline.
-    fn pipeline(self) -> &'static str {
-        match self {
-            Self::None => "O0",
-            Self::Little => "O1",
-            Self::Full => "O2",
-        }
-    }
-
     fn generator(self) -> OptimizationLevel {
         match self {
             Self::None => OptimizationLevel::None,
@@ -111,12 +104,13 @@ pub enum Output {
     Optimised,
 }
 
-/// Compiles LLVM assembly `text` for a processor.
+/// Compiles LLVM assembly `text` for a processor. What `work` it does decides which passes it goes through.
 ///
 /// # Errors
 /// See [`LlvmError`].
 pub fn compile(
     text: &str,
+    work: Work,
     target: &TargetCpu,
     level: Level,
     output: Output,
@@ -140,10 +134,8 @@ pub fn compile(
     options.set_loop_slp_vectorization(full);
     options.set_loop_unrolling(full);
     options.set_loop_interleaving(full);
-    let pipeline = level.pipeline();
-    let passes = format!("internalize<preserve-gv={ENTRY}>,globaldce,default<{pipeline}>");
     module
-        .run_passes(&passes, &machine, options)
+        .run_passes(&passes::list(work, level), &machine, options)
         .map_err(|error| LlvmError::Passes(error.to_string()))?;
     align_stacks(&context, &module, target);
     let kind = match output {

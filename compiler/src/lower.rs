@@ -45,7 +45,7 @@ mod work_item;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::ir::{Function, FunctionId, GlobalId, Kernel, Module};
+use crate::ir::{Dominators, Function, FunctionId, GlobalId, Kernel, Loops, Module};
 use crate::regions::{self, inline};
 use crate::widen::{self, Rows, Widened};
 pub use entry::ENTRY;
@@ -68,6 +68,19 @@ pub struct Lowered {
     pub scratch_bytes_per_item: u32,
     /// Local memory of the kernel's own variables in bytes.
     pub local_static_bytes: u32,
+    /// What its code does.
+    pub work: Work,
+}
+
+/// What the code of a kernel does, as far as LLVM's passes are chosen by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// It runs one item at a time.
+    Items,
+    /// It runs vectors of items.
+    Vectors,
+    /// The same without loops and barriers: it has no loops but those over the items of a group.
+    Straight,
 }
 
 /// Lowers one kernel and all functions that it calls, one item at a time.
@@ -191,6 +204,15 @@ fn lower_both(
             vectors.push(Runner { function, frame, lanes, ids, rows, axis });
         }
     }
+    let runners = vectors.iter().chain([&one]);
+    let waits = runners.clone().any(|runner| runner.frame.is_some());
+    let mut functions_of =
+        runners.map(|runner| runner.function).chain(kernel.facts.functions.iter().copied());
+    let work = match () {
+        () if widened.is_none() => Work::Items,
+        () if waits || functions_of.any(|id| has_loop(&module.functions[id])) => Work::Vectors,
+        () => Work::Straight,
+    };
     let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole);
     let entry = match &mut unit.places {
         Some(places) => places.around(&entry, kernel),
@@ -205,7 +227,14 @@ fn lower_both(
         scratch_bytes_fixed: size(unit.scratch_fixed())?,
         scratch_bytes_per_item: size(per_item)?,
         local_static_bytes: size(kernel.facts.local_static_bytes)?,
+        work,
     })
+}
+
+/// Whether a function has a loop.
+fn has_loop(function: &Function) -> bool {
+    let predecessors = function.predecessors();
+    !Loops::of(&Dominators::of(function, &predecessors), &predecessors).all.is_empty()
 }
 
 /// Lowers a function that can be resumed, and returns the layout of its frame.

@@ -98,7 +98,7 @@ fn show_kernel(
     match output {
         None => print(lowered.text.as_bytes()),
         Some(output) => {
-            let text = llvm::compile(&lowered.text, target, Level::Full, output);
+            let text = llvm::compile(&lowered.text, lowered.work, target, Level::Full, output);
             print(&text.map_err(|error| error.to_string())?)
         }
     }

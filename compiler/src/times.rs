@@ -70,8 +70,9 @@ fn build(
             });
         }
     }
-    let object =
-        steps.time("LLVM", || llvm::compile(&lowered.text, target, Level::Full, Output::Object));
+    let object = steps.time("LLVM", || {
+        llvm::compile(&lowered.text, lowered.work, target, Level::Full, Output::Object)
+    });
     let object = object.map_err(|error| error.to_string())?;
     let globals = lowered.globals.keys().map(|symbol| (symbol.clone(), 0)).collect();
     let linked =

@@ -58,8 +58,9 @@ impl std::error::Error for LowerError {}
 pub(super) enum Inlining {
     /// LLVM decides.
     Usual,
-    /// They stay: the item function beside a widened one runs only the remaining items, or groups that
-    /// are rare, and LLVM would spend a third of its time on making its loops fast.
+    /// They stay, and the function becomes short code: the item function beside a widened one runs only the
+    /// remaining items, or groups that are rare. LLVM would spend a third of its time on making the loops around
+    /// it fast, and a tenth on unrolling those in it.
     Never,
     /// They are inlined before all else: a widened function has one call, and LLVM would optimise it
     /// twice, by itself and in its place.
@@ -149,7 +150,7 @@ impl<'m> Unit<'m> {
     pub(super) fn attributes(&self) -> &'static str {
         match self.inlining {
             Inlining::Usual => "#0",
-            Inlining::Never => "noinline #0",
+            Inlining::Never => "noinline optsize #0",
             Inlining::First => "alwaysinline #0",
         }
     }

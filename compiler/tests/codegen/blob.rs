@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tally_compiler::blob::{self, Blob, BlobError};
 use tally_compiler::llvm::{self, Level, LlvmError, Output};
-use tally_compiler::lower::ENTRY;
+use tally_compiler::lower::{ENTRY, Work};
 use tally_compiler_protocol::{Reloc, TargetCpu};
 
 fn baseline() -> TargetCpu {
@@ -14,8 +14,8 @@ fn baseline() -> TargetCpu {
 
 /// Links LLVM assembly; `g` is global number 5.
 fn link(text: &str) -> Result<Blob, BlobError> {
-    let object =
-        llvm::compile(text, &baseline(), Level::Full, Output::Object).expect("good assembly");
+    let object = llvm::compile(text, Work::Items, &baseline(), Level::Full, Output::Object)
+        .expect("good assembly");
     let globals = HashMap::from([("g".to_owned(), 5)]);
     blob::link(&object, llvm::support(), ENTRY, &globals)
 }
@@ -97,8 +97,8 @@ fn only_what_is_called_of_the_support_library_is_linked() {
 #[test]
 fn a_damaged_object_file_is_an_error() {
     let text = "define void @tally_entry(ptr %c) { store volatile i32 1, ptr %c ret void }";
-    let object =
-        llvm::compile(text, &baseline(), Level::Full, Output::Object).expect("good assembly");
+    let object = llvm::compile(text, Work::Items, &baseline(), Level::Full, Output::Object)
+        .expect("good assembly");
     for len in 0..object.len() {
         let result = blob::link(&object[..len], llvm::support(), ENTRY, &HashMap::new());
         assert!(result.is_err(), "{len} of {} bytes were linked", object.len());
@@ -113,7 +113,8 @@ fn a_damaged_object_file_is_an_error() {
 
 #[test]
 fn what_llvm_cannot_read_or_verify_is_a_message() {
-    let parse = llvm::compile("define nonsense", &baseline(), Level::Full, Output::Object);
+    let parse =
+        llvm::compile("define nonsense", Work::Items, &baseline(), Level::Full, Output::Object);
     assert!(matches!(parse, Err(LlvmError::Parse(_))), "{parse:?}");
     let text = "define void @tally_entry(ptr %c) {
         a:
@@ -125,9 +126,9 @@ fn what_llvm_cannot_read_or_verify_is_a_message() {
           store i32 %x, ptr %c
           ret void
         }";
-    let verify = llvm::compile(text, &baseline(), Level::Full, Output::Object);
+    let verify = llvm::compile(text, Work::Items, &baseline(), Level::Full, Output::Object);
     assert!(verify.is_err(), "{verify:?}");
     let target = TargetCpu { name: "a\0b".into(), features: String::new() };
-    let target = llvm::compile("", &target, Level::Full, Output::Object);
+    let target = llvm::compile("", Work::Items, &target, Level::Full, Output::Object);
     assert!(matches!(target, Err(LlvmError::Target(_))), "{target:?}");
 }

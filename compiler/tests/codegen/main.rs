@@ -44,3 +44,4 @@ mod transpose;
 mod uneven;
 mod whole;
 mod widen;
+mod work;

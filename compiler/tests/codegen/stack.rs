@@ -2,6 +2,7 @@
 //! The alignment of spilled vectors.
 
 use tally_compiler::llvm::{self, Level, Output};
+use tally_compiler::lower::Work;
 use tally_compiler_protocol::TargetCpu;
 
 /// The code of a kernel that adds up `<lanes x float>`.
@@ -16,7 +17,8 @@ fn assembly(cpu: &str, lanes: u32) -> String {
          }}"
     );
     let target = TargetCpu { name: cpu.into(), features: String::new() };
-    let bytes = llvm::compile(&text, &target, Level::Full, Output::Assembly).unwrap();
+    let bytes =
+        llvm::compile(&text, Work::Vectors, &target, Level::Full, Output::Assembly).unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
