@@ -437,7 +437,7 @@ fn samplers_are_made_checked_and_destroyed() {
     refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeSamplerDestroy(sampler));
 }
 
-/// Arguments that are no image, an image of another kind, or one that may not be written.
+/// Arguments that are no image, or an image of another kind.
 #[test]
 fn arguments_that_do_not_fit_are_refused() {
     let it = Kernels::new();
@@ -462,11 +462,8 @@ fn arguments_that_do_not_fit_are_refused() {
         zeKernelSetArgumentValue(k, 0, size, value(&volume.0))
     );
     assert!(text.contains("D2"), "{text}");
-    let text = refused!(
-        ZE_RESULT_ERROR_INVALID_ARGUMENT,
-        zeKernelSetArgumentValue(k, 1, size, value(&only_read.0))
-    );
-    assert!(text.contains("KERNEL_WRITE"), "{text}");
+    // As with Intel's driver, the flags of an image do not matter here.
+    check!(zeKernelSetArgumentValue(k, 1, size, value(&only_read.0)));
     scaling.set(1, &flat.0);
     for wrong in [ze_image_handle_t::NULL, ze_image_handle_t(sampler.0.0), ze_image_handle_t(k.0)] {
         refused!(
