@@ -405,6 +405,44 @@ fn child_that_exits_during_work() {
     std::process::exit(43);
 }
 
+/// Calls of that thread.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// Some programs abort when a call fails, as PoCL's device threads do, and their exit handlers wait for the thread. It
+/// goes on with calls, and none fails.
+#[test]
+fn exit_during_calls_of_other_threads_lets_none_fail() {
+    assert_eq!(end_of("child_that_exits_during_calls"), Some(45));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_exits_during_calls() {
+    extern "C" fn last() {
+        let before = CALLS.load(Ordering::Relaxed);
+        while CALLS.load(Ordering::Relaxed) < before + 100 {
+            thread::yield_now();
+        }
+    }
+    // Registered before the driver's own handler, so it runs after it.
+    // SAFETY: the handler lives in the program.
+    assert_eq!(unsafe { libc::atexit(last) }, 0);
+    let gpu = Gpu::new();
+    let context = gpu.context.0 as usize;
+    thread::spawn(move || {
+        loop {
+            let context = ze_context_handle_t(ptr::with_exposed_provenance_mut(context));
+            if call!(zeContextGetStatus(context)) != ze_result_t::ZE_RESULT_SUCCESS {
+                std::process::abort();
+            }
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    thread::sleep(Duration::from_millis(50));
+    std::mem::forget(gpu);
+    std::process::exit(45);
+}
+
 #[test]
 fn quick_exit_during_work_ends_the_process_with_its_own_status() {
     assert_eq!(end_of("child_that_exits_quickly_during_work"), Some(44));

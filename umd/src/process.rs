@@ -4,8 +4,9 @@
 //!
 //! - In a forked child the device's threads do not exist and their locks may never be released: every
 //!   call returns ZE_RESULT_ERROR_UNINITIALIZED. A child that wants a GPU has to call exec.
-//! - Once exit handlers run, the process's other libraries may be gone: every call returns
-//!   ZE_RESULT_ERROR_DEVICE_LOST, so that destructors of late objects neither crash nor hang.
+//! - Once exit handlers run, the process's other libraries may be gone: every call of their thread returns
+//!   ZE_RESULT_ERROR_DEVICE_LOST, so that destructors of late objects neither crash nor hang. Other threads go on
+//!   as before: a handler may wait for what they do (PoCL's device threads), and nothing is cleaned up.
 //! - The library stays mapped after dlclose, since its threads run its code.
 
 use std::ffi::{CStr, OsStr, c_void};
@@ -36,7 +37,7 @@ impl Gate {
     pub fn refuses(self, early: bool) -> Option<Refusal> {
         if self.0 & FORKED != 0 {
             Some(Refusal::Forked)
-        } else if self.0 & EXITED != 0 {
+        } else if self.0 & EXITED != 0 && EXITING.get().is_none_or(|it| *it == own_number()) {
             Some(Refusal::Exiting)
         } else {
             (self.0 & READY == 0 && !early).then_some(Refusal::NotReady)
@@ -54,6 +55,9 @@ pub enum Refusal {
     /// The driver was not initialised.
     NotReady,
 }
+
+/// The thread that runs the exit handlers, by the kernel's number.
+static EXITING: OnceLock<libc::pid_t> = OnceLock::new();
 
 /// Ends the trace at exit; set if there is a trace.
 static FINISH_TRACE: OnceLock<fn()> = OnceLock::new();
@@ -111,6 +115,12 @@ pub fn is_gone() -> bool {
     GATE.load(Ordering::Relaxed) & (FORKED | EXITED) != 0
 }
 
+/// The kernel's number of this thread, whose own data may be gone.
+fn own_number() -> libc::pid_t {
+    // SAFETY: it has no conditions.
+    unsafe { libc::gettid() }
+}
+
 /// Installs the handlers that the module's description promises; once.
 pub fn watch() {
     static WATCH: Once = Once::new();
@@ -147,6 +157,7 @@ extern "C" fn forked() {
 }
 
 extern "C" fn exiting() {
+    EXITING.get_or_init(own_number);
     if GATE.fetch_or(EXITED, Ordering::Relaxed) & FORKED == 0 {
         for finish in [&FINISH_TRACE, &FINISH_RECORDING].into_iter().filter_map(OnceLock::get) {
             finish();
