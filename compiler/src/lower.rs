@@ -159,24 +159,28 @@ fn lower_both(
     }
     let mut per_item = frame.as_ref().map_or(0, |frame| frame.size);
     let ids = widened.map_or(0, |widened| widened.ids);
-    let one =
-        Runner { function: kernel.function, frame, lanes: 1, ids, rows: Rows::Whole, axis: 0 };
+    let one = Runner {
+        function: kernel.function,
+        frame,
+        lanes: 1,
+        ids,
+        rows: Rows::Whole,
+        least: 1,
+        axis: 0,
+    };
     let mut vectors = Vec::new();
     if let Some(widened) = widened {
         unit.form = Form::Vector;
         let lanes = widened.lanes;
         let (axis, turned) = (widened.axis, widened.turned);
+        let (other, other_ids) = turned.map_or((0, 0), |it| (it.axis, it.ids));
+        let short = turned.and_then(|it| it.short);
         let forms = [
             (widened.double, 2 * lanes, Rows::Whole, axis, ids),
             (Some(widened.function), lanes, widened.rows, axis, ids),
             (widened.uneven, lanes, Rows::Any, axis, ids),
-            (
-                turned.map(|it| it.function),
-                lanes,
-                Rows::Whole,
-                turned.map_or(0, |it| it.axis),
-                turned.map_or(0, |it| it.ids),
-            ),
+            (turned.and_then(|it| it.function), lanes, Rows::Whole, other, other_ids),
+            (short.map(|it| it.0), lanes, Rows::Any, other, other_ids),
         ];
         for (function, lanes, rows, axis, ids) in forms {
             let Some(function) = function else { continue };
@@ -188,10 +192,14 @@ fn lower_both(
             if waits || whole || one.frame.is_some() {
                 unit.exact = kernel.required_group_size;
             }
+            let least = match (rows, short) {
+                (Rows::Whole, _) => lanes,
+                (Rows::Any, Some((_, least))) => least,
+                (Rows::Any, None) => widen::least_row(lanes),
+            };
             let frame = if waits {
                 let frame = lower_resumable(&mut unit, function, body, &mut functions)?;
                 // The smallest number of items for which a vector has a frame.
-                let least = if rows == Rows::Any { widen::least_row(lanes) } else { lanes };
                 per_item = per_item.max(frame.size.div_ceil(u64::from(least)));
                 Some(frame)
             } else {
@@ -201,7 +209,7 @@ fn lower_both(
                 None
             };
             (unit.exact, unit.axis) = (None, 0);
-            vectors.push(Runner { function, frame, lanes, ids, rows, axis });
+            vectors.push(Runner { function, frame, lanes, ids, rows, least, axis });
         }
     }
     let runners = vectors.iter().chain([&one]);

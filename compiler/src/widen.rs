@@ -119,8 +119,10 @@ pub struct Widened {
 /// A widened function whose vectors lie in another dimension than the first one ([`axis`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Turned {
-    /// The function.
-    pub function: FunctionId,
+    /// The function, unless the kernel requires shorter rows.
+    pub function: Option<FunctionId>,
+    /// A function for rows that fill no vector, and the shortest one that it runs, where that is worth it.
+    pub short: Option<(FunctionId, u32)>,
     /// The dimension.
     pub axis: u8,
     /// The global ids of that dimension that it runs are below this.
@@ -236,17 +238,19 @@ fn widen_for(
         true => None,
         false => axis::other(&module, &source, &way, &steps),
     };
-    let least = if rows == Rows::Any { least_row(lanes) } else { lanes };
-    let has_vectors = |size: [u32; 3], axis: u8| size[usize::from(axis)] >= least;
-    let size = kernel.required_group_size;
-    let other = other.filter(|&(axis, _)| size.is_none_or(|size| has_vectors(size, axis)));
+    let has_room = |axis: u8, least: u32, below: u32| {
+        kernel
+            .required_group_size
+            .is_none_or(|size| (least..below).contains(&size[usize::from(axis)]))
+    };
     let (axis, other) = match other {
         // The last vector of a row has a mask of its own, so such rows may as well lie in that dimension.
-        Some((axis, turned)) if rows == Rows::Any => {
-            source = turned;
+        Some(other) if rows == Rows::Any && has_room(other.axis, least_row(lanes), u32::MAX) => {
+            source = other.function;
             way = Way::new(&module, &source, rows, &steps)?;
-            (axis, None)
+            (other.axis, None)
         }
+        _ if rows == Rows::Any => (0, None),
         other => (0, other),
     };
     // Copies of code are no more to wait for.
@@ -307,19 +311,35 @@ fn widen_for(
         }
     }
     let mut turned = None;
-    if let Some((axis, mut source)) = other {
-        let mut way = Way::new(&module, &source, rows, &steps)?;
-        if whole::run(&module, &mut source, &way) {
-            way = Way::new(&module, &source, rows, &steps)?;
+    if let Some(other) = other {
+        let least = other.least(lanes).filter(|_| may_be_uneven);
+        let least = least.filter(|&least| has_room(other.axis, least, lanes));
+        let axis::Other { axis, function: source, .. } = other;
+        let mut made = Turned { function: None, short: None, axis, ids: MOST_IDS };
+        if has_room(axis, lanes, u32::MAX) {
+            let mut source = source.clone();
+            let mut way = Way::new(&module, &source, rows, &steps)?;
+            if whole::run(&module, &mut source, &way) {
+                way = Way::new(&module, &source, rows, &steps)?;
+            }
+            if let Some(apart) = strips::run(&mut module, &mut source, &way) {
+                way = Way::new(&module, &source, rows, &steps)?;
+                way.shapes.keep_apart(&apart);
+            }
+            if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
+                (module, made.function) = (both, Some(function));
+                made.ids = made.ids.min(most_ids(&way));
+            }
         }
-        if let Some(apart) = strips::run(&mut module, &mut source, &way) {
-            way = Way::new(&module, &source, rows, &steps)?;
-            way.shapes.keep_apart(&apart);
+        if let Some(least) = least {
+            let way = Way::new(&module, &source, Rows::Any, &steps)?;
+            if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Any)
+            {
+                (module, made.short) = (both, Some((function, least)));
+                made.ids = made.ids.min(most_ids(&way));
+            }
         }
-        if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
-            module = both;
-            turned = Some(Turned { function, axis, ids: most_ids(&way) });
-        }
+        turned = Some(made).filter(|made| made.function.is_some() || made.short.is_some());
     }
     let ids = most_ids(&way);
     let Way { flow, shapes, parting } = way;

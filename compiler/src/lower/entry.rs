@@ -10,7 +10,7 @@ use super::phases::Resumable;
 use super::types::{self, is_bool, memory_type, value_type};
 use super::unit::{MAX_ALIGN, ONE_ROUND, Unit, function_symbol};
 use crate::ir::{ArgKind, FunctionId, GlobalId, Kernel};
-use crate::widen::{self, Rows};
+use crate::widen::Rows;
 
 /// The symbol of the function that runs a work-group.
 pub const ENTRY: &str = "tally_entry";
@@ -25,8 +25,9 @@ pub(super) struct Runner {
     pub(super) lanes: u32,
     /// The global ids of the vectors' dimension that vectors of the kernel run are below this.
     pub(super) ids: u32,
-    /// The rows that it runs.
+    /// The rows that it runs, and the shortest of them.
     pub(super) rows: Rows,
+    pub(super) least: u32,
     /// The dimension in which its vectors lie.
     pub(super) axis: u8,
 }
@@ -55,16 +56,21 @@ pub(super) fn lower(
     let mut text = format!("; kernel {:?}\n", kernel.name);
     let waits = vectors.iter().chain([one]).any(|runner| runner.frame.is_some());
     let entry = if kernel.facts.follows.is_some() { FOLLOWED } else { ENTRY };
-    let whole = vectors.iter().all(|runner| runner.rows == Rows::Whole);
+    let turned = vectors.iter().position(|runner| runner.axis != 0);
+    let (usual, turned) = vectors.split_at(turned.unwrap_or(vectors.len()));
+    let whole = usual.iter().all(|runner| runner.rows == Rows::Whole) && !usual.is_empty();
     if vectors.is_empty() || (whole && !subgroups && !waits) {
-        let turned = vectors.iter().position(|runner| runner.axis != 0);
-        let (vectors, turned) = vectors.split_at(turned.unwrap_or(vectors.len()));
         if turned.is_empty() {
-            text += &group(unit, kernel, entry, one, vectors);
+            text += &group(unit, kernel, entry, one, usual);
         } else {
             text += &choice(entry, turned, subgroups, None);
-            text += &group(unit, kernel, TURNED, one, turned);
-            text += &group(unit, kernel, ITEMS, one, vectors);
+            for runner in turned {
+                text += &match runner.rows {
+                    Rows::Whole => group(unit, kernel, TURNED, one, std::slice::from_ref(runner)),
+                    Rows::Any => group(unit, kernel, UNEVEN, runner, &[]),
+                };
+            }
+            text += &group(unit, kernel, ITEMS, one, usual);
         }
     } else {
         let exact = kernel.required_group_size;
@@ -134,8 +140,7 @@ fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 
                 text += &format!("  %{name}.fits = icmp eq i64 %rest, 0\n");
             }
             (None, Rows::Any) => {
-                let least = widen::least_row(lanes);
-                text += &format!("  %long = icmp uge i64 {row}, {least}\n");
+                text += &format!("  %long = icmp uge i64 {row}, {}\n", runner.least);
                 // Sub-groups are numbered through the group: a second row may begin within one.
                 text += "  %rows = mul i64 %ny, %nz\n";
                 let most = if subgroups { 1 } else { u32::MAX };

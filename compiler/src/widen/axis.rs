@@ -9,11 +9,14 @@
 //!   c[i * n + j] = a[i * n + j] + ...               ; a gather and a scatter in the first dimension
 //! ```
 //!
-//! Such a kernel is also built for vectors in the other dimension, for groups that are long enough there. It is
+//! Such a kernel is also built for vectors in the other dimension, for groups that are long enough there, and where
+//! that gains enough, also for shorter ones, whose vectors have a mask. It is
 //! widened as if that dimension were the first one: the dimensions of its queries are exchanged
 //! ([`exchanged`]), and exchanged back where they are lowered.
 
+use super::least_row;
 use super::shape::{Rows, Shape};
+use super::strips;
 use super::way::Way;
 use crate::ir::{AddressSpace, Function, Module, Op, Operand, Type, TypeId, WorkItemQuery};
 
@@ -21,6 +24,9 @@ use crate::ir::{AddressSpace, Function, Module, Op, Operand, Type, TypeId, WorkI
 /// scatter. With a vector of 16 floats in the cache these are 1 to 2 and 12 to 30 cycles.
 const TOGETHER: u64 = 1;
 const APART: u64 = 12;
+/// What one costs of a row that is walked in strips: a quarter of 16 loads and of 20 exchanges, which take 4 to 6
+/// cycles.
+const IN_STRIPS: u64 = 3;
 /// How many turns a loop is taken to have.
 const TURNS: u64 = 8;
 /// The deepest loop whose turns are counted.
@@ -29,14 +35,28 @@ const MAX_DEPTH: u32 = 4;
 /// same in both dimensions.
 const GAIN: u64 = 2;
 
-/// The other dimension in which a kernel's items are better taken together, if there is one, and the kernel with
-/// that dimension as the first one. `way` is that of the first dimension.
-pub(super) fn other(
-    module: &Module,
-    source: &Function,
-    way: &Way,
-    steps: &[i64],
-) -> Option<(u8, Function)> {
+/// A dimension in which a kernel's items are better taken together.
+pub(super) struct Other {
+    pub(super) axis: u8,
+    /// The kernel with that dimension as the first one.
+    pub(super) function: Function,
+    /// How many times cheaper its accesses are.
+    gain: u64,
+}
+
+impl Other {
+    /// The shortest row of that dimension that goes in a vector of so many items, if that may be shorter than the
+    /// vector: the others are masked off, and the whole has to take two thirds of the usual time at most.
+    pub(super) fn least(&self, lanes: u32) -> Option<u32> {
+        let worth = (u64::from(lanes) * 3).div_ceil(2 * self.gain);
+        let least = u32::try_from(worth).ok()?.max(least_row(lanes));
+        (least < lanes).then_some(least)
+    }
+}
+
+/// The other dimension in which a kernel's items are better taken together, if there is one. `way` is that of the
+/// first dimension.
+pub(super) fn other(module: &Module, source: &Function, way: &Way, steps: &[i64]) -> Option<Other> {
     let asks = |wanted: &dyn Fn(WorkItemQuery, u8) -> bool| {
         let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
         insts.any(
@@ -62,7 +82,11 @@ pub(super) fn other(
             best = Some((cost, axis, function));
         }
     }
-    best.map(|(_, axis, function)| (axis, function))
+    best.map(|(cost, axis, function)| Other {
+        axis,
+        function,
+        gain: usual.accesses / cost.accesses.max(1),
+    })
 }
 
 /// A function in whose queries two dimensions are exchanged: the first one, and `axis`.
@@ -111,10 +135,13 @@ fn cost(module: &Module, source: &Function, way: &Way) -> Cost {
                 _ => TOGETHER,
             }
         };
+        let rows = strips::rows(module, source, way, id);
         let all: u64 = block
             .insts
             .iter()
-            .map(|inst| match (&inst.op, inst.result) {
+            .enumerate()
+            .map(|(index, inst)| match (&inst.op, inst.result) {
+                (Op::Load(..) | Op::Store(..), _) if rows.contains(&index) => IN_STRIPS,
                 (Op::Load(at, _), Some(result)) => each(*at, source.values[result].ty, false),
                 (Op::Store(at, value, _), _) => {
                     each(*at, module.operand_type(source, *value), true)

@@ -65,6 +65,12 @@ pub(super) fn gains(module: &Module, function: &Function, way: &Way, blocks: &[B
     blocks.iter().any(|&block| Plan::of(module, function, way, block).is_some())
 }
 
+/// The places in a block of the accesses to rows that would be taken in strips if it had no mask.
+pub(super) fn rows(module: &Module, function: &Function, way: &Way, block: BlockId) -> Vec<usize> {
+    let walks = Plan::of(module, function, way, block).map(|plan| plan.walks).unwrap_or_default();
+    walks.into_iter().filter(|walk| walk.is_row).map(|walk| walk.index).collect()
+}
+
 /// An access in a loop.
 #[derive(Clone, Copy)]
 struct Walk {

@@ -127,11 +127,32 @@ fn vectors_usually_lie_in_the_first_dimension() {
     assert_eq!(axis_of("", "out[j * n + i] = in[i * n + j];"), 0);
     assert_eq!(axis_of("", "out[i * n + j] = in[get_local_linear_id()];"), 0);
     assert_eq!(axis_of("", &format!("{rows} barrier(CLK_GLOBAL_MEM_FENCE); {rows}")), 0);
-    assert_eq!(axis_of("__attribute__((reqd_work_group_size(32, 8, 1)))", rows), 0);
+    assert_eq!(axis_of("__attribute__((reqd_work_group_size(32, 2, 1)))", rows), 0);
+    assert_eq!(axis_of("__attribute__((reqd_work_group_size(32, 8, 1)))", rows), 1);
     assert_eq!(axis_of("__attribute__((reqd_work_group_size(8, 32, 1)))", rows), 1);
     // Items would leave the loop at different times.
     let part = "int s = 0; for (int k = 0; k < j; k++) s = 3 * s + in[i * n + k];";
     assert_eq!(axis_of("", &format!("{part} out[i * n + j] = s;")), 0);
+}
+
+/// Rows of the other dimension that fill no vector run in one with a mask where that gains enough.
+#[test]
+fn short_rows_run_in_vectors_where_that_gains() {
+    let least = |body: &str| {
+        let module = wide(&format!(
+            "kernel void k(global int *out, global const int *in, int n) {{
+               int i = get_global_id(0), j = get_global_id(1), s = 0;
+               {body}
+             }}"
+        ));
+        let turned = widen(&module, &module.kernels[0], 16).expect("a plain kernel").turned;
+        turned.expect("it is better there").short.map(|(_, least)| least)
+    };
+    assert_eq!(least("out[i * n + j] = in[i * n + j];"), Some(4));
+    // The loop along a row of each item takes strips.
+    let product =
+        "for (int k = 0; k < n; k++) s += in[i * n + k] * in[k * n + j]; out[i * n + j] = s;";
+    assert_eq!(least(product), Some(12));
 }
 
 /// The view of such a function: its queries are those of the exchanged dimensions.
@@ -146,5 +167,6 @@ fn a_turned_kernel_is_readable() {
     ));
     let widened = widen(&module, &module.kernels[0], 8).expect("a plain kernel");
     let turned = widened.turned.expect("its neighbours are in the second dimension");
-    golden("widen-turned.ir", &widened.module.function_text(turned.function).to_string());
+    let function = turned.function.expect("it requires no size");
+    golden("widen-turned.ir", &widened.module.function_text(function).to_string());
 }
