@@ -8,7 +8,7 @@ use super::emit::{Mask, Place, Widener};
 use super::flow::Node;
 use super::ops::divides;
 use super::refusal::Refusal;
-use super::shape::{Shape, mixes, outer_masked};
+use super::shape::{Shape, leaves_masked, mixes};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ENTRY, Inst, Op, Operand, Scope, Terminator, UnaryOp,
@@ -378,7 +378,6 @@ impl Widener<'_> {
         let mut others = others.filter(|&&other| {
             self.flow.back_edge(other, to).is_some() == here && place(other) < place(from)
         });
-        let leaves = !here && self.flow.masked_around(from) != outer_masked(self.flow, to);
-        leaves || others.next().is_some()
+        leaves_masked(self.flow, from, to) || others.next().is_some()
     }
 }

@@ -630,11 +630,7 @@ impl Shapes {
         if incoming.iter().any(|&(from, _)| mixes(flow, from, block)) && !one {
             return Some(Shape::Varying);
         }
-        let leaves = |from: BlockId| {
-            flow.back_edge(from, block).is_none()
-                && flow.masked_around(from) != outer_masked(flow, block)
-        };
-        if incoming.iter().any(|&(from, _)| leaves(from)) {
+        if incoming.iter().any(|&(from, _)| leaves_masked(flow, from, block)) {
             return Some(Shape::Varying);
         }
         let mut shape = None;
@@ -655,7 +651,7 @@ pub(super) fn private_step(size: u64, align: u64) -> i64 {
 }
 
 /// The innermost masked loop around a block; a loop's header does not count as inside it.
-pub(super) fn outer_masked(flow: &Flow, block: BlockId) -> Option<usize> {
+fn outer_masked(flow: &Flow, block: BlockId) -> Option<usize> {
     flow.around(block)
         .filter(|&index| flow.loops[index].header != block)
         .find(|&index| flow.loops[index].masked)
@@ -667,11 +663,20 @@ pub(super) fn mixes(flow: &Flow, from: BlockId, to: BlockId) -> bool {
     if let Some(index) = flow.back_edge(from, to) {
         let back = flow.predecessors[to.index()].iter();
         let back = back.filter(|&&from| flow.back_edge(from, to).is_some()).count();
-        return flow.loops[index].masked && back > 1;
+        return leaves_masked(flow, from, to) || flow.loops[index].masked && back > 1;
     }
     let several = flow.forward(to).nth(1).is_some();
-    flow.masked_around(from) != outer_masked(flow, to)
-        || (several && flow.deferred[flow.place[to.index()]])
+    leaves_masked(flow, from, to) || several && flow.deferred[flow.place[to.index()]]
+}
+
+/// Whether an edge leads out of a masked loop, so that items take it at different times. It may be the back edge of a
+/// loop around that.
+pub(super) fn leaves_masked(flow: &Flow, from: BlockId, to: BlockId) -> bool {
+    let around = match flow.back_edge(from, to) {
+        Some(_) => flow.masked_around(to),
+        None => outer_masked(flow, to),
+    };
+    flow.masked_around(from) != around
 }
 
 /// The values that are used as indices of addresses, and for nothing else, by number.

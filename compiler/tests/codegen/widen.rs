@@ -548,3 +548,24 @@ fn long_vectors_prefetch_what_the_next_ones_load() {
     assert_eq!(prefetches(&rows.join(" + ")), 0);
     assert_eq!(prefetches("exp(x[i]) + exp(x[i + 4096]) + exp(x[i + 8192])"), 3);
 }
+
+/// A loop that items leave at different times, right into the next turn of the loop around it: each item takes along
+/// the value with which it has left, not the one of the last turn.
+#[test]
+fn items_leave_a_loop_for_the_next_turn_of_another() {
+    let module = wide(
+        "kernel void nested(global int *p, global const int *a, int n, int m) {
+           int i = get_global_id(0);
+           uint u = p[i];
+           if (i % 3 == 0)
+             for (int k = 0; k < min(n, m); k++) {
+               p[i] = k + 1;
+               for (uint j = u % 12; j < 12; j++) u ^= a[u & 63] + 3;
+             }
+           p[i] = u;
+         }",
+    );
+    let p = ints(128, |i| i * 37 % 300);
+    let inputs = [p, ints(64, |i| i * 29 % 101), int(5), int(9)];
+    same(&module, "nested", Grid::line(128, 64), &inputs, "");
+}
