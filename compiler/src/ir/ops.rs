@@ -195,7 +195,7 @@ pub enum Op {
     Splat(Operand),
     /// Whether any component of a vector of `bool` is true.
     Any(Operand),
-    /// The index of the last true component of a vector of `bool`, `i32`; some number if there is
+    /// The index of the last true component of a vector of `bool`, `i32`; that of some component if there is
     /// none.
     LastTrue(Operand),
     /// Whether the addresses of a vector (first) are contiguous at the given distance in bytes where a

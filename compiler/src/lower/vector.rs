@@ -37,8 +37,11 @@ impl Body<'_, '_> {
                 if n < 32 {
                     bits = self.def(&format!("zext i{n} {bits} to i32"));
                 }
+                // Without an item it is the first one. Otherwise LLVM moves this in front of the test of whether there
+                // are any, with a number that may be anything then; its code reads a vector on the stack there.
+                let bits = self.def(&format!("or i32 {bits}, 1"));
                 self.unit.declare("i32", "llvm.ctlz.i32", "i32, i1");
-                let zeros = self.def(&format!("call i32 @llvm.ctlz.i32(i32 {bits}, i1 false)"));
+                let zeros = self.def(&format!("call i32 @llvm.ctlz.i32(i32 {bits}, i1 true)"));
                 format!("sub i32 31, {zeros}")
             }
             Op::Prefetch(at) => {

@@ -138,10 +138,7 @@ impl Widener<'_> {
         let addresses = self.vector(update.at)?;
         let pointer = self.type_in(update.at);
         let mask = self.mask_value();
-        // Without an item there is no last one.
         let last = self.out.value(Op::LastTrue(mask), i32_type);
-        let lanes = self.out.int(i32_type, i64::from(self.out.lanes - 1));
-        let last = self.out.value(Op::Binary(BinaryOp::And, last, lanes), i32_type);
         let at = self.out.value(Op::ExtractDynamic(addresses, last), pointer);
         let every = self.out.splat(at);
         let masks = self.out.type_of(mask);

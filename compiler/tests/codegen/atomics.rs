@@ -56,6 +56,7 @@ fn updates_of_places_that_may_be_the_same() {
            atomic_add(&p[at[i]], x[i]);
            atomic_xor(&p[at[i] + 40], x[i] + i);
            atomic_max(&p[80 + at[i]], x[i]);
+           atomic_max((global uint *)&p[320 + at[i]], (uint)x[i] * 0x9e3779b9u);
            if (x[i] > n) {
              atomic_sub(&p[120 + at[i]], x[i]);
              atomic_min((global uint *)&p[160 + at[i]], (uint)x[i]);
@@ -69,7 +70,7 @@ fn updates_of_places_that_may_be_the_same() {
     for at in places {
         for n in [-100, 0, 90, 200] {
             let args =
-                [ints(320, |i| i * 5 - 30), ints(96, at), ints(96, |i| i * 37 % 211 - 100), int(n)];
+                [ints(360, |i| i * 5 - 30), ints(96, at), ints(96, |i| i * 37 % 211 - 100), int(n)];
             same_at(&widths(), &module, "places", Grid::line(96, 24), &args, "");
         }
     }
@@ -91,6 +92,32 @@ fn updates_that_no_item_does_touch_nothing() {
     let far = crate::diff::Input::Value((1u64 << 44).to_le_bytes().to_vec());
     let args = [ints(4, |i| i), ints(64, |i| i), far];
     same_at(&widths(), &module, "none", Grid::line(64, 32), &args, "");
+}
+
+/// Places that are found in front of a loop, and updates that only some vectors' items do in it.
+#[test]
+fn updates_of_places_that_a_loop_does_not_change() {
+    let module = wide(
+        "kernel void turns(global int *p, global const int *x, local int *t, int n) {
+           int i = get_global_id(0), l = get_local_id(0), sum = 0;
+           t[l] = 3 * l;
+           int at = i / (n + 1) & 1;
+           for (int k = 0; k < 12; k++) {
+             sum += x[min(k, n)];
+             if (l == 0) atomic_add(&p[at], x[12 * i + k] & 255);
+           }
+           p[2 + i] = sum;
+         }",
+    );
+    for n in [1, 8, 40] {
+        let args = [
+            ints(130, |_| 0),
+            ints(12 * 128, |i| i * 29 % 1000),
+            crate::diff::Input::Local(256),
+            int(n),
+        ];
+        same_at(&widths(), &module, "turns", Grid::line(128, 64), &args, "");
+    }
 }
 
 /// The updates in a kernel that is widened to 16 items.
