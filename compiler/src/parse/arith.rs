@@ -21,7 +21,13 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
     } else if let Some(op) = binary_op(inst.op()) {
         let (a, b) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
         let (a, b) = match inst.op() {
-            Spv::BitwiseAnd => (body.masked(inst, a)?, body.masked(inst, b)?),
+            Spv::BitwiseAnd
+            | Spv::BitwiseOr
+            | Spv::BitwiseXor
+            | Spv::IAdd
+            | Spv::ISub
+            | Spv::IMul => (body.low_bits(inst, a)?, body.low_bits(inst, b)?),
+            Spv::ShiftLeftLogical => (body.low_bits(inst, a)?, b),
             _ => (a, b),
         };
         let b = if matches!(op, BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr) {
@@ -431,9 +437,9 @@ impl Body<'_, '_> {
         self.emit(ty, Op::Convert(op, a))
     }
 
-    /// An operand of a bitwise AND. LLVM 22 writes the extension of a truncated number as an AND of a
-    /// type that the number does not have: then its low bits are meant.
-    fn masked(&mut self, inst: &Instruction<'_>, a: Operand) -> Result<Operand> {
+    /// An operand on whose low bits alone those of the result depend. LLVM 22 now and then leaves out the truncation
+    /// of such a number: then its low bits are meant.
+    fn low_bits(&mut self, inst: &Instruction<'_>, a: Operand) -> Result<Operand> {
         let (from, to) = (self.type_of(a), self.result_type(inst)?);
         let types = &self.b.module.types;
         let int = |ty: TypeId| matches!(types[types.element(ty)], Type::Int(_));
