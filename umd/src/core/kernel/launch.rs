@@ -368,16 +368,16 @@ impl Launch {
 pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
 
 /// The number of bytes of an argument that a value of `size` bytes sets. As with Intel's driver, a
-/// value may be longer than the argument, of which the first bytes are taken, and a number may be
-/// shorter: its upper bytes then stay as they are, zero in a new kernel. A pointer or a handle that is
-/// cut off would be another one, and is refused.
+/// value may be longer than the argument, of which the first bytes are taken, and a number, a vector or a
+/// structure may be shorter (a `float3` of 12 bytes): its upper bytes then stay as they are, zero in a new kernel. A
+/// pointer or a handle that is cut off would be another one, and is refused.
 ///
 /// # Errors
 /// INVALID_KERNEL_ARGUMENT_SIZE.
 fn bytes_taken(arg: &ArgInfo, index: u32, size: usize, is_null: bool) -> Result<usize> {
     let whole = arg.size as usize;
     let is_enough = match arg.kind {
-        ArgKind::Value if whole <= size_of::<u64>() => size != 0,
+        ArgKind::Value => size != 0,
         // Nothing of a null pointer is read.
         ArgKind::GlobalPointer | ArgKind::ConstantPointer if is_null => return Ok(whole),
         _ => size >= whole,
