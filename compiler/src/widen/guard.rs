@@ -28,6 +28,9 @@ pub(super) struct Guard {
     /// The first item's value before the operation, and its step.
     before: Var,
     before_step: i64,
+    /// The first item's result, from which distances are counted. That of an extension may be another number: a
+    /// constant may have been added to it behind the extension, so that neighbours have a common part.
+    first: Var,
     then: Then,
 }
 
@@ -69,10 +72,13 @@ impl Widener<'_> {
         let bool = self.out.module.types.bool();
         let narrow = self.out.type_of(from);
         let (holds_var, before) = (self.out.var(bool), self.out.var(narrow));
+        let wide = self.out.type_of(first);
+        let first_var = self.out.var(wide);
         self.out.write(holds_var, holds);
         self.out.write(before, from);
+        self.out.write(first_var, first);
         self.guards[result.index()] =
-            Some(Guard { holds: holds_var, step, before, before_step, then });
+            Some(Guard { holds: holds_var, step, before, before_step, first: first_var, then });
         Ok(())
     }
 
@@ -125,20 +131,15 @@ impl Widener<'_> {
         let wide_type = self.out.vector_of(i64_type);
         let before = self.out.read(guard.before);
         let vector = self.stepped(before, guard.before_step, None);
-        let (all, first) = match guard.then {
-            Then::Extend(convert) => (
-                self.out.value(Op::Convert(convert, vector), wide_type),
-                self.out.value(Op::Convert(convert, before), i64_type),
-            ),
+        let all = match guard.then {
+            Then::Extend(convert) => self.out.value(Op::Convert(convert, vector), wide_type),
             Then::Mask(mask) => {
                 let mask = self.out.read(mask);
                 let masks = self.out.splat(mask);
-                (
-                    self.out.value(Op::Binary(BinaryOp::And, vector, masks), wide_type),
-                    self.out.value(Op::Binary(BinaryOp::And, before, mask), i64_type),
-                )
+                self.out.value(Op::Binary(BinaryOp::And, vector, masks), wide_type)
             }
         };
+        let first = self.out.read(guard.first);
         let firsts = self.out.splat(first);
         self.out.value(Op::Binary(BinaryOp::Sub, all, firsts), wide_type)
     }

@@ -34,7 +34,8 @@ fn updates_of_one_place_by_all_or_some() {
            if (get_local_id(0) < 14) t[get_local_id(0)] = i;
            barrier(CLK_LOCAL_MEM_FENCE);
            {updates}
-           io[i] = x;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           io[i] = x ^ t[i % 14];
          }}"
     ));
     let args =

@@ -7,7 +7,7 @@ use tally_compiler::widen;
 
 use crate::diff::{Input, compare_with, same};
 use crate::harness::{Grid, Kernel, targets};
-use crate::widen::{ints, wide};
+use crate::widen::{int, ints, wide};
 
 /// Reads rows of a type and writes others, each in an order of its own, with a gap at their ends.
 fn of_type(ty: &str, count: usize, first: usize) -> String {
@@ -142,4 +142,24 @@ fn a_wrong_exchange_shows() {
         }
     };
     assert!(!agrees(&wrong));
+}
+
+/// What is read behind a write to an item's row is what was written, wherever in the row that was.
+#[test]
+fn reads_of_rows_stay_behind_writes() {
+    let module = wide(
+        "kernel void order(global int *p, global const int *at, int n) {
+           int i = get_global_id(0);
+           global int *r = p + 4 * i;
+           int a = r[0];
+           r[n & 3] = a + 7;
+           int b = r[1], c = r[2], d = r[3];
+           r[at[i] & 3] = b + 3;
+           r[0] += 2 * c; r[1] += 3 * d; r[2] += 5 * a; r[3] += 7 * b;
+         }",
+    );
+    for n in 0..4 {
+        let inputs = [ints(4 * 64, |i| i * 37 % 211), ints(64, |i| i * 29 % 101), int(n)];
+        same(&module, "order", Grid::line(64, 32), &inputs, "");
+    }
 }

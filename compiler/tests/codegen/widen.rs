@@ -88,6 +88,23 @@ fn indices_that_wrap_around_are_followed() {
     }
 }
 
+/// Items of one vector find elements in front of which others have none: the first one's index wraps around.
+#[test]
+fn indices_of_some_items_are_below_zero() {
+    let module = wide(
+        "kernel void below(global int *out, global const ushort8 *in, global const char *bytes) {
+           uint i = get_global_id(0);
+           int x = 9;
+           if (i >= 5 && i < 60) x = in[i - 5].s0 + 3 * in[i - 5].s5;
+           if (i >= 7 && i < 60) x += bytes[3 * (i - 7)] + 5 * bytes[i - 7];
+           out[i] = x;
+         }",
+    );
+    let numbers = |n, factor| ints(n, move |i| i * factor % 10007);
+    let inputs = [ints(64, |_| 0), numbers(55 * 4, 77), numbers(40, 29)];
+    same(&module, "below", Grid::line(64, 32), &inputs, "");
+}
+
 /// Ids that do not fit 32 bits are right, truncated to 32 bits and whole.
 #[test]
 fn large_ids_are_right() {
