@@ -78,7 +78,9 @@ pub(super) fn other(module: &Module, source: &Function, way: &Way, steps: &[i64]
         let Ok(way) = Way::new(module, &function, Rows::Whole, steps) else { continue };
         let cost = cost(module, &function, &way);
         let cheaper = best.as_ref().is_none_or(|(least, ..)| cost < *least);
-        if cheaper && usual.accesses >= GAIN * cost.accesses && cost.masked <= usual.masked {
+        // A kernel that only accesses images costs nothing in either dimension.
+        let gains = usual.accesses > 0 && usual.accesses >= GAIN * cost.accesses;
+        if cheaper && gains && cost.masked <= usual.masked {
             best = Some((cost, axis, function));
         }
     }

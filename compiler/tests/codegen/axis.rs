@@ -114,7 +114,7 @@ fn planes_are_counted_by_the_first_dimension() {
 fn vectors_usually_lie_in_the_first_dimension() {
     let axis_of = |size: &str, body: &str| {
         let text = format!(
-            "kernel {size} void k(global int *out, global const int *in, int n) {{
+            "kernel {size} void k(global int *out, global const int *in, int n, write_only image2d_t image) {{
                size_t i = get_global_id(0), j = get_global_id(1);
                {body}
              }}"
@@ -126,6 +126,7 @@ fn vectors_usually_lie_in_the_first_dimension() {
     assert_eq!(axis_of("", "out[j * n + i] = in[j * n + i];"), 0);
     assert_eq!(axis_of("", "out[j * n + i] = in[i * n + j];"), 0);
     assert_eq!(axis_of("", "out[i * n + j] = in[get_local_linear_id()];"), 0);
+    assert_eq!(axis_of("", "write_imagef(image, (int2)(i, j), 1);"), 0);
     assert_eq!(axis_of("", &format!("{rows} barrier(CLK_GLOBAL_MEM_FENCE); {rows}")), 0);
     assert_eq!(axis_of("__attribute__((reqd_work_group_size(32, 2, 1)))", rows), 0);
     assert_eq!(axis_of("__attribute__((reqd_work_group_size(32, 8, 1)))", rows), 1);
