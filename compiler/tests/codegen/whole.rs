@@ -47,11 +47,26 @@ fn ranges_end_anywhere() {
            int i = get_global_id(0);
            int4 x = 0;
            if (i < n) { x = in[i]; if (i < n - 20) x += in[i + 20]; }
-           out[i] = x; }",
+           out[i] = x; }
+         kernel void left(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), sum = 0;
+           if (i < 3 || i >= n - 1) return;
+           for (int k = 0; k < 4; k++) sum = sum * 5 + in[i * 4 + k];
+           out[i] = sum; }
+         kernel void counted(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), sum = 0;
+           if (i < n) {
+             atomic_inc(&out[200]);
+             if (i < n - 20) {
+               for (int k = 0; k < 4; k++) sum = sum * 5 + in[i * 4 + k];
+               out[i] = sum;
+             }
+           } }",
     );
     let buffer = |by: i32| ints(240 * 4, move |i| i * by % 1009 - 400);
     let run = |n: i32| (Grid::line(97, 48), vec![buffer(31), buffer(37), int(n)]);
-    for name in ["inside", "leaves", "otherwise", "rows", "between", "one_of", "twice"] {
+    let rest = ["between", "one_of", "twice", "left", "counted"];
+    for name in ["inside", "leaves", "otherwise", "rows"].into_iter().chain(rest) {
         same_in_all(&module, name, &SIZES.map(run));
     }
 }
