@@ -255,14 +255,8 @@ fn widen_for(
     };
     // Copies of code are no more to wait for.
     let (long, waits) = (is_long(&source), waits_for_itself(&module, &source, &way));
-    if !together && rows == Rows::Whole && whole::run(&module, &mut source, &way) {
-        way = Way::new(&module, &source, rows, &steps)?;
-    }
-    if rows == Rows::Whole
-        && let Some(apart) = strips::run(&mut module, &mut source, &way)
-    {
-        way = Way::new(&module, &source, rows, &steps)?;
-        way.shapes.keep_apart(&apart);
+    if rows == Rows::Whole {
+        way = without_masks(&mut module, &mut source, way, &steps, together)?;
     }
     let exchanges = |inst: &Inst| matches!(inst.op, Op::Collect(..));
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
@@ -318,14 +312,8 @@ fn widen_for(
         let mut made = Turned { function: None, short: None, axis, ids: MOST_IDS };
         if has_room(axis, lanes, u32::MAX) {
             let mut source = source.clone();
-            let mut way = Way::new(&module, &source, rows, &steps)?;
-            if whole::run(&module, &mut source, &way) {
-                way = Way::new(&module, &source, rows, &steps)?;
-            }
-            if let Some(apart) = strips::run(&mut module, &mut source, &way) {
-                way = Way::new(&module, &source, rows, &steps)?;
-                way.shapes.keep_apart(&apart);
-            }
+            let way = Way::new(&module, &source, rows, &steps)?;
+            let way = without_masks(&mut module, &mut source, way, &steps, together)?;
             if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
                 (module, made.function) = (both, Some(function));
                 made.ids = made.ids.min(most_ids(&way));
@@ -380,6 +368,25 @@ const MOST_IDS: u32 = 1 << 30;
 /// The global ids that a path's steps hold for are below this.
 fn most_ids(way: &Way) -> u32 {
     MOST_IDS / u32::try_from(way.shapes.factor()).unwrap_or(1)
+}
+
+/// Adds code for vectors that need no masks: copies of what is behind a test, unless items come together there, and
+/// strips of loops. Returns the way through both.
+fn without_masks(
+    module: &mut Module,
+    source: &mut Function,
+    mut way: Way,
+    steps: &[i64],
+    together: bool,
+) -> Result<Way, Refusal> {
+    if !together && whole::run(module, source, &way) {
+        way = Way::new(module, source, Rows::Whole, steps)?;
+    }
+    if let Some(apart) = strips::run(module, source, &way) {
+        way = Way::new(module, source, Rows::Whole, steps)?;
+        way.shapes.keep_apart(&apart);
+    }
+    Ok(way)
 }
 
 /// Whether a small kernel has a loop in which each item's next value is computed from its last one, and

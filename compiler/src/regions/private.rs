@@ -22,7 +22,10 @@ pub(super) fn is_made_anew(function: &Function, crossing: &[ValueId]) -> bool {
     if addresses.is_empty() {
         return true;
     }
-    let is_one = |addresses: &HashSet<ValueId>, operand: Operand| matches!(operand, Operand::Value(value) if addresses.contains(&value));
+    let is_one = |addresses: &HashSet<ValueId>, operand: Operand| match operand {
+        Operand::Value(value) => addresses.contains(&value),
+        Operand::Const(_) => false,
+    };
     // Definitions may follow uses in block order, so this repeats until nothing is added.
     loop {
         let before = addresses.len();

@@ -3,7 +3,7 @@
 //! several, by all items and by some.
 
 use tally_compiler::ir::{Module, Op};
-use tally_compiler::widen;
+use tally_compiler::{lower, widen};
 
 use crate::diff::{compare_at, same_at};
 use crate::harness::{Grid, Kernel, targets, widths};
@@ -95,7 +95,7 @@ fn updates_that_no_item_does_touch_nothing() {
     same_at(&widths(), &module, "none", Grid::line(64, 32), &args, "");
 }
 
-/// Places that are found in front of a loop, and updates that only some vectors' items do in it.
+/// Places that are found in front of a loop, and updates that only some vectors' items do in it. The number of the last item that does one is made even where none does, and has to be one of a vector's.
 #[test]
 fn updates_of_places_that_a_loop_does_not_change() {
     let module = wide(
@@ -118,6 +118,18 @@ fn updates_of_places_that_a_loop_does_not_change() {
             int(n),
         ];
         same_at(&widths(), &module, "turns", Grid::line(128, 64), &args, "");
+    }
+    let kernel = &module.kernels[0];
+    let widened = widen::widen(&module, kernel, 32).expect("it is widened");
+    let text = lower::lower_widened(&widened, kernel).expect("it is small").text;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("declare")).collect();
+    let asks = |line: &&str| line.contains("llvm.ctlz.i32(i32 ");
+    assert!(lines.iter().any(asks));
+    for at in (0..lines.len()).filter(|&at| asks(&lines[at])) {
+        // The mask with its first bit set, which is made right in front of that.
+        let (mask, made) = lines[at - 1].trim_start().split_once(" = ").expect("a value");
+        assert!(lines[at].contains(&format!("(i32 {mask}, ")), "{}", lines[at]);
+        assert!(made.starts_with("or i32 ") && made.ends_with(", 1"), "{made}");
     }
 }
 
