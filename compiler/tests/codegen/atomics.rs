@@ -95,7 +95,8 @@ fn updates_that_no_item_does_touch_nothing() {
     same_at(&widths(), &module, "none", Grid::line(64, 32), &args, "");
 }
 
-/// Places that are found in front of a loop, and updates that only some vectors' items do in it. The number of the last item that does one is made even where none does, and has to be one of a vector's.
+/// Places that are found in front of a loop, and updates that only some vectors' items do in it. The number of the
+/// last item that does one is made even where none does, and has to be one of a vector's.
 #[test]
 fn updates_of_places_that_a_loop_does_not_change() {
     let module = wide(
