@@ -33,6 +33,7 @@ mod kept;
 mod library;
 mod matrix;
 mod memory;
+mod order;
 mod phases;
 pub mod places;
 mod printf;

@@ -6,6 +6,7 @@ use std::fmt;
 use super::checks;
 use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size};
 use super::frame::{Frame, SHARED};
+use super::order;
 use super::phases::Resumable;
 use super::types::{self, is_bool, memory_type, value_type};
 use super::unit::{MAX_ALIGN, ONE_ROUND, Unit, function_symbol};
@@ -36,6 +37,8 @@ pub(super) struct Runner {
 const VECTORS: &str = "tally.vectors";
 /// The symbol of the function that runs a group of a kernel whose accesses or barriers are looked at.
 const FOLLOWED: &str = "tally.followed";
+/// The symbol of the function that runs a group of a kernel whose groups have an order of their own.
+const ORDERED: &str = "tally.ordered";
 /// The symbol of the function that runs a group in vectors of another dimension than the first one.
 const TURNED: &str = "tally.turned";
 /// The symbol of the function that does so for uneven rows.
@@ -55,8 +58,23 @@ pub(super) fn lower(
     unit.declare("i64", "llvm.umin.i64", "i64, i64");
     let mut text = format!("; kernel {:?}\n", kernel.name);
     let waits = vectors.iter().chain([one]).any(|runner| runner.frame.is_some());
-    let entry = if kernel.facts.follows.is_some() { FOLLOWED } else { ENTRY };
     let turned = vectors.iter().position(|runner| runner.axis != 0);
+    let entry = match (kernel.facts.follows, turned) {
+        (Some(_), _) => FOLLOWED,
+        (None, Some(_)) => ORDERED,
+        (None, None) => ENTRY,
+    };
+    if let (ORDERED, Some(first)) = (entry, turned) {
+        let least = vectors[first..].iter().map(|runner| runner.least).min();
+        let (axis, ids) = (vectors[first].axis, vectors[first].ids);
+        text += &order::along(
+            &head(ENTRY),
+            ORDERED,
+            axis,
+            least.unwrap_or(1),
+            &ids_are_small(ids, axis),
+        );
+    }
     let (usual, turned) = vectors.split_at(turned.unwrap_or(vectors.len()));
     let whole = usual.iter().all(|runner| runner.rows == Rows::Whole) && !usual.is_empty();
     if vectors.is_empty() || (whole && !subgroups && !waits) {
@@ -184,7 +202,7 @@ fn ids_are_small(below: u32, axis: u8) -> String {
 
 fn head(symbol: &str) -> String {
     let internal = if symbol == ENTRY { "" } else { "internal " };
-    let apart = if symbol == FOLLOWED { "noinline " } else { "" };
+    let apart = if matches!(symbol, FOLLOWED | ORDERED) { "noinline " } else { "" };
     format!(
         "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx) {apart}#0 {{\nentry:\n"
     )

@@ -12,7 +12,8 @@
 //! Such a kernel is also built for vectors in the other dimension, for groups that are long enough there, and where
 //! that gains enough, also for shorter ones, whose vectors have a mask. It is
 //! widened as if that dimension were the first one: the dimensions of its queries are exchanged
-//! ([`exchanged`]), and exchanged back where they are lowered.
+//! ([`exchanged`]), and exchanged back where they are lowered. Groups run along that dimension too
+//! (`lower/order.rs`).
 
 use super::least_row;
 use super::shape::{Rows, Shape};

@@ -7,7 +7,7 @@ use tally_compiler_protocol::Form;
 
 use crate::diff::{Input, Run, compare_with, same_in_all};
 use crate::golden::golden;
-use crate::harness::{Grid, Kernel, clang, module, targets};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, value};
 use crate::widen::{int, ints, wide};
 
 /// The dimension in which a kernel's vectors lie, where a group has some there.
@@ -154,6 +154,76 @@ fn short_rows_run_in_vectors_where_that_gains() {
     let product =
         "for (int k = 0; k < n; k++) s += in[i * n + k] * in[k * n + j]; out[i * n + j] = s;";
     assert_eq!(least(product), Some(12));
+}
+
+/// The number of each group of a launch in the order in which they ran, by the group's place among them with the
+/// last dimension fastest.
+fn order(kernel: &Kernel, grid: Grid) -> Vec<i32> {
+    let [x, y, z] = grid.global.map(|size| size as usize);
+    let (mut out, mut count) = (vec![-1i32; x * y * z], [0i32]);
+    let sizes = [y, z].map(|size| value(size as i32));
+    let zeros = vec![0i32; x * y * z];
+    let mut input = zeros;
+    let [ny, nz] = sizes;
+    kernel.run(grid, vec![buffer(&mut out), buffer(&mut count), buffer(&mut input), ny, nz]);
+    let group = grid.group.map(|size| size as usize);
+    let firsts = |size: usize, group: usize| (0..size).step_by(group);
+    let places = firsts(x, group[0]).flat_map(|i| {
+        firsts(y, group[1]).flat_map(move |j| firsts(z, group[2]).map(move |k| (i * y + j) * z + k))
+    });
+    places.map(|place| out[place]).collect()
+}
+
+/// Groups run along the dimension in which the vectors lie, if they are long enough there. Where some groups of a
+/// launch do not run, they keep the device's order. The ids are right in any case.
+#[test]
+fn groups_follow_the_dimension_of_the_vectors() {
+    // The last item of a group counts it.
+    let text = |at: &str| {
+        format!(
+            "kernel void k(global int *out, global int *count, global const int *in, int ny, int nz) {{
+               int i = get_global_id(0), j = get_global_id(1), k = get_global_id(2), at = {at};
+               out[at] = in[at] + *count;
+               bool last = get_local_id(0) + 1 == get_local_size(0) && get_local_id(1) + 1 == get_local_size(1)
+                 && get_local_id(2) + 1 == get_local_size(2);
+               if (last) *count += 1;
+             }}"
+        )
+    };
+    let all = "(i * ny + j) * nz + k";
+    let last_fastest: Vec<i32> = (0..24).collect();
+    let device = |[x, y, z]: [i32; 3]| {
+        let number = move |i: i32, j: i32, k: i32| (k * y + j) * x + i;
+        let of = (0..x).flat_map(|i| (0..y).flat_map(move |j| (0..z).map(move |k| (i, j, k))));
+        of.map(|(i, j, k)| number(i, j, k)).collect::<Vec<_>>()
+    };
+    let (rows, planes) = (wide(&text("i * ny + j")), wide(&text(all)));
+    let cases = [
+        (&rows, 1, [4, 6, 1], [8, 16, 1]),
+        (&rows, 1, [6, 4, 1], [3, 40, 1]),
+        (&rows, 1, [3, 8, 1], [16, 14, 1]),
+        (&planes, 2, [2, 3, 4], [2, 3, 32]),
+        (&planes, 2, [4, 2, 3], [3, 2, 20]),
+    ];
+    for (module, axis, counts, group) in cases {
+        assert_eq!(self::axis(module), axis);
+        let sizes = [0, 1, 2].map(|d| {
+            let (count, group) = (counts[d] as u64, u64::from(group[d]));
+            count * group - u64::from(count > 1)
+        });
+        let grid = Grid { offset: [0; 3], global: sizes, group };
+        for target in targets() {
+            let mut kernel = Kernel::new(module, "k", &target);
+            assert_eq!(order(&kernel, grid), last_fastest, "{counts:?} of {group:?}");
+            kernel.beyond = [2, 0, 1];
+            assert_eq!(order(&kernel, grid), device(counts), "{counts:?} of {group:?}");
+            let short = Grid { group: [64, 1, 1], global: [256, 3, 2], ..grid };
+            kernel.beyond = [0; 3];
+            if axis == 2 {
+                assert_eq!(order(&kernel, short), device([4, 3, 2]));
+            }
+        }
+    }
 }
 
 /// The view of such a function: its queries are those of the exchanged dimensions.

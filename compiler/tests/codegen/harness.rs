@@ -149,6 +149,8 @@ pub struct Kernel {
     pub code: KernelCode,
     /// Whether a fault was injected, so that it may access more than its buffers.
     pub faulty: bool,
+    /// Groups of a launch in each dimension that lie beyond its global size, so that they do not run.
+    pub beyond: [u32; 3],
     mapping: Mapping,
     /// Memory of the module's globals.
     _globals: Vec<Aligned>,
@@ -261,7 +263,7 @@ impl Kernel {
         }
         let mapping = Mapping::new(&code.blob);
         let info = info.kernels[index].clone();
-        Self { info, code, faulty: false, mapping, _globals: globals }
+        Self { info, code, faulty: false, beyond: [0; 3], mapping, _globals: globals }
     }
 
     /// Runs the kernel over a grid, one group after the other.
@@ -290,7 +292,9 @@ impl Kernel {
         local: Option<*mut u8>,
     ) {
         let _watch = Watch::new(&self.info.name);
-        let launch = grid.launch();
+        let mut launch = grid.launch();
+        let [nx, ny, nz] = launch.num_groups;
+        launch.num_groups = [0, 1, 2].map(|d| launch.num_groups[d] + self.beyond[d]);
         let mut block = Aligned::new(self.info.args_size as usize);
         let mut local_bytes = (self.code.local_static_bytes as usize).next_multiple_of(64);
         assert_eq!(args.len(), self.info.args.len(), "arguments of {}", self.info.name);
@@ -329,7 +333,6 @@ impl Kernel {
                 block.bytes()[at..at + 8].copy_from_slice(&word.to_le_bytes());
             }
         }
-        let [nx, ny, nz] = launch.num_groups;
         for z in 0..nz {
             for y in 0..ny {
                 for x in 0..nx {
