@@ -9,12 +9,14 @@ use tally_compiler::parse::parse;
 
 #[path = "support/clang.rs"]
 mod clang;
+#[path = "support/spirv.rs"]
+mod spirv;
 
 /// Compares the IR of `tests/golden/<name>.spvasm` with `tests/golden/<name>.ir`.
-fn golden(name: &str) {
+fn golden(name: &str, assemble: fn(&str) -> Vec<u8>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let source = std::fs::read_to_string(folder.join(format!("{name}.spvasm"))).unwrap();
-    let mut module = parse(&clang::assemble(&source), &[]).unwrap();
+    let mut module = parse(&assemble(&source), &[]).unwrap();
     check(&mut module).unwrap();
     let text = module.to_string();
     let expected = folder.join(format!("{name}.ir"));
@@ -28,11 +30,17 @@ fn golden(name: &str) {
 /// Control flow, calls, built-ins, local memory, flags.
 #[test]
 fn loops_and_calls() {
-    golden("loop");
+    golden("loop", clang::assemble);
 }
 
 /// Instructions that are rewritten, parameters that are copied.
 #[test]
 fn rewrites() {
-    golden("rewrites");
+    golden("rewrites", clang::assemble);
+}
+
+/// What untyped pointers lead to, which the packaged assembler does not know.
+#[test]
+fn untyped_pointers() {
+    golden("untyped", spirv::assemble);
 }

@@ -19,18 +19,20 @@ use crate::ir::{
 /// Translates a copy or a wait. `false` if it is another instruction.
 pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     match inst.op() {
-        Spv::GroupAsyncCopy => {
+        Spv::GroupAsyncCopy | Spv::UntypedGroupAsyncCopyKHR => {
             if scope(body, inst, 0)? != Scope::Workgroup {
-                return body
-                    .unsupported(inst, "OpGroupAsyncCopy beside the work-group")
-                    .map(|()| true);
+                let what = format!("{} beside the work-group", inst.grammar.name);
+                return body.unsupported(inst, &what).map(|()| true);
             }
-            let copy = Copy::read(body, inst)?;
-            match body.signed_constant(copy.stride) {
-                Some(1) => copy.whole(body),
-                _ => copy.strided(body),
+            let (copy, event) = match inst.op() {
+                Spv::GroupAsyncCopy => (Copy::read(body, inst)?, body.arg(inst, 5)?),
+                _ => (Copy::read_untyped(body, inst)?, body.arg(inst, 6)?),
+            };
+            if copy.is_dense(body) {
+                copy.whole(body)
+            } else {
+                copy.strided(body)
             }
-            let event = body.arg(inst, 5)?;
             body.set_result(inst, event)?;
         }
         Spv::GroupWaitEvents => {
@@ -49,12 +51,21 @@ struct Copy {
     from: Operand,
     /// The number of elements, as a 64-bit integer.
     count: Operand,
-    /// The distance between elements on the side of global memory, in elements, as a 64-bit integer.
+    /// The distance between elements on the side of global memory, as a 64-bit integer: in elements, or in bytes
+    /// if their type is not known.
     stride: Operand,
-    /// The type as which an element is copied.
-    element: TypeId,
+    element: Element,
     /// Whether the stride is the destination's.
     spreads: bool,
+}
+
+/// What is copied.
+#[derive(Clone, Copy)]
+enum Element {
+    /// A value of a type.
+    Typed(TypeId),
+    /// So many bytes, a 64-bit integer.
+    Bytes(Operand),
 }
 
 impl Copy {
@@ -70,20 +81,71 @@ impl Copy {
         let (count, stride) = (body.arg(inst, 3)?, body.arg(inst, 4)?);
         let [count, stride] = [count, stride].map(|n| body.resize_int(n, i64, false));
         let spreads = body.b.module.types[body.type_of(to)] != Type::Pointer(AddressSpace::Local);
+        let element = Element::Typed(element);
         Ok(Self { to, from, count, stride, element, spreads })
     }
 
-    /// Size and alignment of an element, in bytes.
-    fn layout(&self, body: &Body<'_, '_>) -> (u64, u64) {
-        let types = &body.b.module.types;
-        (types.size(self.element), types.align(self.element))
+    /// The copy of SPV_KHR_untyped_pointers, which counts bytes.
+    fn read_untyped(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Self> {
+        let i64 = body.b.module.types.int(64);
+        let mut spaces = Vec::new();
+        for index in [1, 2] {
+            let (_, pointer) = body.value(inst, inst.arg(index)?)?;
+            if body.known_pointee(inst, pointer)?.is_some() {
+                return Err(inst.error("has a pointer that is not untyped".into()));
+            }
+            spaces.push(body.b.module.types[body.type_of(body.arg(inst, index)?)].clone());
+        }
+        let [local, global] = [AddressSpace::Local, AddressSpace::Global].map(Type::Pointer);
+        let spreads = match spaces.as_slice() {
+            [to, from] if (to, from) == (&global, &local) => true,
+            [to, from] if (to, from) == (&local, &global) => false,
+            _ => return Err(inst.error("is not between global and local memory".into())),
+        };
+        let mut numbers = Vec::new();
+        for index in [3, 4, 5] {
+            let number = body.arg(inst, index)?;
+            if !matches!(body.b.module.types[body.type_of(number)], Type::Int(_)) {
+                return Err(inst.error(format!("has an operand {index} that is not an integer")));
+            }
+            numbers.push(body.resize_int(number, i64, false));
+        }
+        Ok(Self {
+            to: body.arg(inst, 1)?,
+            from: body.arg(inst, 2)?,
+            count: numbers[1],
+            stride: numbers[2],
+            element: Element::Bytes(numbers[0]),
+            spreads,
+        })
+    }
+
+    /// Whether the elements are known to lie side by side.
+    fn is_dense(&self, body: &Body<'_, '_>) -> bool {
+        let stride = body.signed_constant(self.stride);
+        match self.element {
+            Element::Typed(_) => stride == Some(1),
+            Element::Bytes(size) => stride.is_some() && stride == body.signed_constant(size),
+        }
+    }
+
+    /// Size of an element, as a 64-bit integer, and its alignment, both in bytes.
+    fn layout(&self, body: &mut Body<'_, '_>) -> (Operand, u64) {
+        match self.element {
+            Element::Typed(ty) => {
+                let types = &mut body.b.module.types;
+                let (i64, size, align) = (types.int(64), types.size(ty), types.align(ty));
+                (body.int(i64, size), align)
+            }
+            Element::Bytes(size) => (size, 1),
+        }
     }
 
     /// The first item copies all bytes.
     fn whole(&self, body: &mut Body<'_, '_>) {
         let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
         let (size, align) = self.layout(body);
-        let (size, zero) = (body.int(i64, size), body.int(i64, 0));
+        let zero = body.int(i64, 0);
         let bytes = body.emit(i64, Op::Binary(BinaryOp::Mul, self.count, size));
         let item = body.emit(i64, Op::WorkItem(WorkItemQuery::LocalLinearId, 0));
         let first = body.emit(bool, Op::Compare(CompareOp::Eq, item, zero));
@@ -97,7 +159,6 @@ impl Copy {
     fn strided(&self, body: &mut Body<'_, '_>) {
         let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
         let (size, align) = self.layout(body);
-        let size = size as i64;
         let start = body.emit(i64, Op::WorkItem(WorkItemQuery::LocalLinearId, 0));
         let sizes = [0, 1, 2].map(|d| body.emit(i64, Op::WorkItem(WorkItemQuery::LocalSize, d)));
         let plane = body.emit(i64, Op::Binary(BinaryOp::Mul, sizes[0], sizes[1]));
@@ -113,12 +174,21 @@ impl Copy {
         let more = body.emit(bool, Op::Compare(CompareOp::ULt, index, self.count));
         body.go_on(Terminator::CondBranch(more, copy, next), copy);
         let far = body.emit(i64, Op::Binary(BinaryOp::Mul, index, self.stride));
-        let (from, to) = if self.spreads { (index, far) } else { (far, index) };
-        let from = body.address(self.from, 0, vec![(from, size)], false);
-        let to = body.address(self.to, 0, vec![(to, size)], false);
+        let (near, unit) = match self.element {
+            Element::Typed(ty) => (index, body.b.module.types.size(ty) as i64),
+            Element::Bytes(_) => (body.emit(i64, Op::Binary(BinaryOp::Mul, index, size)), 1),
+        };
+        let (from, to) = if self.spreads { (near, far) } else { (far, near) };
+        let from = body.address(self.from, 0, vec![(from, unit)], false);
+        let to = body.address(self.to, 0, vec![(to, unit)], false);
         let access = plain_access(align);
-        let value = body.emit(self.element, Op::Load(from, access));
-        body.emit_void(Op::Store(to, value, access));
+        match self.element {
+            Element::Typed(ty) => {
+                let value = body.emit(ty, Op::Load(from, access));
+                body.emit_void(Op::Store(to, value, access));
+            }
+            Element::Bytes(_) => body.emit_void(Op::Copy(to, from, size, access)),
+        }
         body.emit_to(after, Op::Binary(BinaryOp::Add, index, items));
         body.go_on(Terminator::Branch(head), next);
     }

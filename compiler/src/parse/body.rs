@@ -370,10 +370,24 @@ impl<'b, 'a> Body<'b, 'a> {
 
     /// The pointee of the SPIR-V type of a pointer or a vector of pointers.
     pub fn pointee(&self, inst: &Instruction<'_>, type_id: u32) -> Result<TypeId> {
+        let pointee = self.known_pointee(inst, type_id)?;
+        pointee
+            .ok_or_else(|| inst.error("has an untyped pointer where it needs a typed one".into()))
+    }
+
+    /// The same; `None` if the pointers are untyped.
+    pub fn known_pointee(&self, inst: &Instruction<'_>, type_id: u32) -> Result<Option<TypeId>> {
         match self.b.spv_type(inst, type_id)?.kind {
-            SpvKind::Pointer(pointee) => self.b.ty(inst, pointee),
-            SpvKind::Pointers(pointer) => self.pointee(inst, pointer),
+            SpvKind::Pointer(pointee) => self.b.ty(inst, pointee).map(Some),
+            SpvKind::Untyped => Ok(None),
+            SpvKind::Pointers(pointer) => self.known_pointee(inst, pointer),
             _ => Err(inst.error("has an operand that is not a pointer".into())),
         }
+    }
+
+    /// The distance of two pointers that differ by one, in bytes. Untyped pointers count bytes.
+    pub fn pointer_step(&self, inst: &Instruction<'_>, type_id: u32) -> Result<u64> {
+        let pointee = self.known_pointee(inst, type_id)?;
+        Ok(pointee.map_or(1, |pointee| self.b.module.types.size(pointee).max(1)))
     }
 }

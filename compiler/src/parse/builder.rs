@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use rspirv::spirv::StorageClass;
+use rspirv::spirv::{Op, StorageClass};
 
 use super::annotations::{Annotations, Decorations};
 use super::collected::Collected;
@@ -74,6 +74,8 @@ pub enum SpvKind {
     Plain,
     /// A pointer: the id of the type it points to.
     Pointer(u32),
+    /// A pointer that does not say what it points to (SPV_KHR_untyped_pointers).
+    Untyped,
     /// A vector of pointers: the id of the pointers' type.
     Pointers(u32),
     /// An image.
@@ -234,8 +236,24 @@ impl<'a> Builder<'a> {
     pub fn pointee(&self, inst: &Instruction<'_>, pointer: u32) -> Result<TypeId> {
         match self.spv_type(inst, pointer)?.kind {
             SpvKind::Pointer(pointee) => self.ty(inst, pointee),
+            SpvKind::Untyped => {
+                Err(inst.error(format!("needs a typed pointer, %{pointer} is an untyped one")))
+            }
             _ => Err(inst.error(format!("needs a pointer, %{pointer} is another type"))),
         }
+    }
+
+    /// The type of the object that a variable is, and the id of its initialiser, if there is one.
+    pub fn variable_object(&self, inst: &Instruction<'_>) -> Result<(TypeId, Option<u32>)> {
+        let pointer = inst.result_type().unwrap_or_default();
+        if inst.op() != Op::UntypedVariableKHR {
+            return Ok((self.pointee(inst, pointer)?, inst.arg(1).ok()));
+        }
+        if !matches!(self.spv_type(inst, pointer)?.kind, SpvKind::Untyped) {
+            return Err(inst.error("has a type that is not an untyped pointer".into()));
+        }
+        let data = inst.arg(1).map_err(|_| inst.error("has no data type".into()))?;
+        Ok((self.ty(inst, data)?, inst.arg(2).ok()))
     }
 
     /// The constant with this id.

@@ -44,8 +44,7 @@ fn compute(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
         Spv::PtrNotEqual => body.emit(ty, Op::Compare(CompareOp::Ne, a, b)),
         _ => {
             let (_, type_id) = body.value(inst, inst.arg(0)?)?;
-            let pointee = body.pointee(inst, type_id)?;
-            let size = body.b.module.types.size(pointee).max(1);
+            let size = body.pointer_step(inst, type_id)?;
             let bytes = body.emit(wide, Op::Binary(BinaryOp::Sub, a, b));
             let size = body.splat(wide, size);
             let count = body.emit(wide, Op::Binary(BinaryOp::SDiv, bytes, size));

@@ -372,7 +372,7 @@ impl Place {
     ) -> Result<Result<Self, String>> {
         let base = body.arg(inst, 0)?;
         let (_, pointer) = body.value(inst, inst.arg(0)?)?;
-        let pointee = body.pointee(inst, pointer)?;
+        let pointee = body.known_pointee(inst, pointer)?;
         let element = body.b.ty(inst, matrix.component)?;
         let layout = match body.b.int(inst, inst.arg(index)?)? {
             0 => Layout::Rows,
@@ -391,11 +391,12 @@ impl Place {
         let stride = body.resize_int(stride, i64, false);
         let types = &body.b.module.types;
         let size = types.size(element) as i64;
-        // Strides count what the pointer points to. Compilers whose pointers have no such type write bytes,
-        // and mean elements.
-        let unit = match types.size(pointee) {
-            0 | 1 => size,
-            unit => unit as i64,
+        // Strides count what the pointer points to, and bytes if it is untyped. Compilers whose pointers have no
+        // such type write pointers to bytes, and mean elements.
+        let unit = match pointee.map(|pointee| types.size(pointee)) {
+            None => 1,
+            Some(0 | 1) => size,
+            Some(unit) => unit as i64,
         };
         let access = access(body, inst, index + behind + 1, element)?;
         Ok(Ok(Self { base, layout, stride, unit, element, size, access }))

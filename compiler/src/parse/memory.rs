@@ -20,7 +20,7 @@ pub fn plain_access(align: u64) -> Access {
 /// Translates an instruction on memory. `false` if it is another one.
 pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     match inst.op() {
-        Spv::Variable => variable(body, inst)?,
+        Spv::Variable | Spv::UntypedVariableKHR => variable(body, inst)?,
         Spv::Load => load(body, inst)?,
         Spv::Store => {
             let (ptr, value) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
@@ -30,8 +30,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
         }
         Spv::CopyMemory => {
             let (to, from) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
-            let (_, type_id) = body.value(inst, inst.arg(0)?)?;
-            let ty = body.pointee(inst, type_id)?;
+            let ty = copied_type(body, inst)?;
             let access = access(body, inst, 2, ty)?;
             let i64 = body.b.module.types.int(64);
             let size = body.b.module.types.size(ty);
@@ -47,8 +46,24 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
         }
         // Hints that the compiler ignores.
         Spv::LifetimeStart | Spv::LifetimeStop | Spv::SubgroupBlockPrefetchINTEL => {}
-        Spv::AccessChain | Spv::InBoundsAccessChain => access_chain(body, inst, false)?,
-        Spv::PtrAccessChain | Spv::InBoundsPtrAccessChain => access_chain(body, inst, true)?,
+        Spv::UntypedPrefetchKHR => {
+            let types = &body.b.module.types;
+            let (pointer, bytes) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+            if types[body.type_of(pointer)] != Type::Pointer(AddressSpace::Global) {
+                return Err(inst.error("has a pointer that is not to global memory".into()));
+            }
+            if !matches!(types[body.type_of(bytes)], Type::Int(_)) {
+                return Err(inst.error("has a number of bytes that is not an integer".into()));
+            }
+        }
+        Spv::AccessChain
+        | Spv::InBoundsAccessChain
+        | Spv::UntypedAccessChainKHR
+        | Spv::UntypedInBoundsAccessChainKHR => access_chain(body, inst, false)?,
+        Spv::PtrAccessChain
+        | Spv::InBoundsPtrAccessChain
+        | Spv::UntypedPtrAccessChainKHR
+        | Spv::UntypedInBoundsPtrAccessChainKHR => access_chain(body, inst, true)?,
         _ => {
             return Ok(pointer(body, inst)? || atomic(body, inst)? || barrier(body, inst)?);
         }
@@ -64,18 +79,26 @@ fn variable(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     if !body.in_entry() {
         return Err(inst.error("stands outside of the function's first block".into()));
     }
-    let ty = body.pointee(inst, inst.result_type().unwrap_or_default())?;
-    let init = match inst.arg(1) {
-        Ok(id) => Some(body.b.constant(inst, id)?),
-        Err(_) => None,
-    };
+    let (ty, init) = body.b.variable_object(inst)?;
+    let init = init.map(|init| body.b.constant(inst, init)).transpose()?;
     if body.b.module.types.layout(ty).is_none() {
-        let what = format!("OpVariable of type {}", body.b.module.types.text(ty));
+        let what = format!("{} of type {}", inst.grammar.name, body.b.module.types.text(ty));
         return body.unsupported(inst, &what);
     }
     let align = body.decorations(inst).alignment.unwrap_or(1);
     let address = body.new_variable(ty, u64::from(align), init)?;
     body.set_result(inst, address)
+}
+
+/// The type that `OpCopyMemory` copies: what one of its pointers points to, as untyped ones do not say it.
+fn copied_type(body: &Body<'_, '_>, inst: &Instruction<'_>) -> Result<TypeId> {
+    for index in [0, 1] {
+        let (_, type_id) = body.value(inst, inst.arg(index)?)?;
+        if let Some(ty) = body.known_pointee(inst, type_id)? {
+            return Ok(ty);
+        }
+    }
+    Err(inst.error("has two untyped pointers, so the number of bytes is not known".into()))
 }
 
 /// The memory operands from word `index` on, for a value of type `ty`.
@@ -185,11 +208,28 @@ fn load_builtin(
 }
 
 fn access_chain(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: bool) -> Result<()> {
-    let (base, base_type) = body.value(inst, inst.arg(0)?)?;
-    let pointee = body.pointee(inst, base_type)?;
+    // Chains of untyped pointers name the type that they lead through first.
+    let named = is_untyped_chain(inst.op());
+    let at = usize::from(named);
+    let (base, base_type) = body.value(inst, inst.arg(at)?)?;
+    let known = body.known_pointee(inst, base_type)?;
+    let pointee = if named {
+        let result = inst.result_type().unwrap_or_default();
+        if body.known_pointee(inst, result)?.is_some() {
+            return Err(inst.error("has a result that is not an untyped pointer".into()));
+        }
+        body.b.ty(inst, inst.arg(0)?)?
+    } else {
+        known.ok_or_else(|| inst.error("has a base that is an untyped pointer".into()))?
+    };
+    if named && body.b.module.types.layout(pointee).is_none() {
+        let text = body.b.module.types.text(pointee);
+        let what = format!("{} through the type {text}", inst.grammar.name);
+        return body.unsupported(inst, &what);
+    }
     let result_ty = body.result_type(inst)?;
     let mut indices = Vec::with_capacity(inst.rest().len());
-    for &id in &inst.rest()[1..] {
+    for &id in &inst.rest()[at + 1..] {
         indices.push(body.operand(inst, id)?);
     }
     let lanes = body.b.module.types.lanes(result_ty);
@@ -236,6 +276,16 @@ fn access_chain(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: bool) 
     }
     let whole = body.emit(result_ty, Op::Construct(parts));
     body.set_result(inst, whole)
+}
+
+fn is_untyped_chain(op: Spv) -> bool {
+    matches!(
+        op,
+        Spv::UntypedAccessChainKHR
+            | Spv::UntypedInBoundsAccessChainKHR
+            | Spv::UntypedPtrAccessChainKHR
+            | Spv::UntypedInBoundsPtrAccessChainKHR
+    )
 }
 
 /// The place in a composite that an address and indices lead to.
@@ -292,8 +342,13 @@ fn place(
         }
         Val::Operand(base) if terms.is_empty() && offset == 0 => base,
         Val::Operand(base) => {
-            let inbounds =
-                matches!(inst.op(), Spv::InBoundsAccessChain | Spv::InBoundsPtrAccessChain);
+            let inbounds = matches!(
+                inst.op(),
+                Spv::InBoundsAccessChain
+                    | Spv::InBoundsPtrAccessChain
+                    | Spv::UntypedInBoundsAccessChainKHR
+                    | Spv::UntypedInBoundsPtrAccessChainKHR
+            );
             body.address(base, offset, terms, inbounds)
         }
     }))
@@ -331,8 +386,7 @@ fn pointer(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     let result = match inst.op() {
         Spv::PtrDiff => {
             let b = body.arg(inst, 1)?;
-            let pointee = body.pointee(inst, type_id)?;
-            let size = body.b.module.types.size(pointee).max(1);
+            let size = body.pointer_step(inst, type_id)?;
             let [a, b] = [a, b].map(|p| body.emit(i64, Op::Convert(ConvertOp::PtrToInt, p)));
             let bytes = body.emit(i64, Op::Binary(BinaryOp::Sub, a, b));
             let size = body.int(i64, size);

@@ -87,7 +87,7 @@ impl Builder<'_> {
                 }
                 Ok(())
             }
-            Op::Variable => self.variable(inst),
+            Op::Variable | Op::UntypedVariableKHR => self.variable(inst),
             Op::ConstantFunctionPointerINTEL => indirect::constant(self, inst),
             Op::Undef
             | Op::ConstantTrue
@@ -184,6 +184,10 @@ impl Builder<'_> {
                 let class = StorageClass::from_u32(inst.arg(0)?);
                 kind = SpvKind::Pointer(inst.arg(1)?);
                 pointer_type(class)
+            }
+            Op::TypeUntypedPointerKHR => {
+                kind = SpvKind::Untyped;
+                pointer_type(StorageClass::from_u32(inst.arg(0)?))
             }
             // Named barriers are numbers of sub-groups in local memory.
             Op::TypeNamedBarrier => Type::Pointer(AddressSpace::Local),
@@ -357,7 +361,7 @@ impl Builder<'_> {
         // One of the class Function may not stand here, but LLVM writes its globals of address space 0 so.
         // It is taken as one of the class Private, as Intel's compiler does.
         let pointer_ir = self.ty(inst, pointer)?;
-        let ty = self.pointee(inst, pointer)?;
+        let (ty, init) = self.variable_object(inst)?;
         let (Type::Pointer(space), Some(layout)) =
             (&self.module.types[pointer_ir], self.module.types.layout(ty))
         else {
@@ -366,10 +370,7 @@ impl Builder<'_> {
             return self.define(inst, Def::Const(undef, pointer));
         };
         let space = *space;
-        let init = match inst.arg(1) {
-            Ok(init) => Some(self.constant(inst, init)?),
-            Err(_) => None,
-        };
+        let init = init.map(|init| self.constant(inst, init)).transpose()?;
         if init.is_some_and(|init| self.module.constants[init].ty != ty) {
             return Err(inst.error("has an initialiser of another type".into()));
         }

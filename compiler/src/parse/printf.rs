@@ -35,9 +35,11 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>, first: usize) 
                 let string = match &letters {
                     Some(letters) => letters.get(i) == Some(&b's'),
                     None => {
-                        let pointee = body.pointee(inst, type_id)?;
                         space == AddressSpace::Constant
-                            && body.b.module.types[pointee] == Type::Int(8)
+                            && match body.known_pointee(inst, type_id)? {
+                                Some(pointee) => types[pointee] == Type::Int(8),
+                                None => points_to_bytes(&body.b.module, value),
+                            }
                     }
                 };
                 if string { Kind::String } else { Kind::Pointer }
@@ -103,6 +105,16 @@ fn constant_string(module: &Module, operand: Operand) -> Option<Vec<u8>> {
     let mut bytes = module.global_image(global).bytes;
     let start = usize::try_from(offset).ok().filter(|&start| start <= bytes.len())?;
     Some(bytes.split_off(start))
+}
+
+/// Whether a constant address is one within an array of bytes.
+fn points_to_bytes(module: &Module, operand: Operand) -> bool {
+    let Operand::Const(id) = operand else { return false };
+    let ConstKind::Address(global, _) = module.constants[id].kind else { return false };
+    match module.types[module.globals[global].ty] {
+        Type::Array(element, _) => module.types[element] == Type::Int(8),
+        _ => false,
+    }
 }
 
 /// The letter of the conversion that takes each argument.

@@ -215,7 +215,9 @@ fn grammar_of(entry: &'static rspirv::grammar::Instruction<'static>) -> Grammar 
         has_type,
         has_result: is(usize::from(has_type), OperandKind::IdResult),
         min_words: entry.operands.iter().filter(required).count(),
-        max_words: fixed.then_some(entry.operands.len()),
+        // This one may have memory operands since revision 3 of its extension, which the tables do not have.
+        max_words: (fixed && entry.opcode != Op::UntypedPrefetchKHR)
+            .then_some(entry.operands.len()),
     }
 }
 

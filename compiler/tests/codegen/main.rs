@@ -42,6 +42,7 @@ mod stack;
 mod strips;
 mod transpose;
 mod uneven;
+mod untyped;
 mod whole;
 mod widen;
 mod work;

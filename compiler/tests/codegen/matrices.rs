@@ -105,11 +105,13 @@ struct Case {
     flags: u32,
     /// The factors are copied to local memory first.
     local: bool,
+    /// Pointers to global memory are untyped.
+    untyped: bool,
 }
 
 impl Case {
     fn new(lanes: u32, types: [Num; 4], sizes: (usize, usize, usize)) -> Self {
-        Self { lanes, types, sizes, layouts: [ROWS; 3], flags: 0, local: false }
+        Self { lanes, types, sizes, layouts: [ROWS; 3], flags: 0, local: false, untyped: false }
     }
 
     fn shapes(&self) -> [(usize, usize); 4] {
@@ -157,7 +159,11 @@ impl Case {
         }
         for (i, ty) in types.iter().enumerate() {
             if !declarations.contains(&format!("%p_{ty} =")) {
-                let _ = writeln!(declarations, "%p_{ty} = OpTypePointer CrossWorkgroup %{ty}");
+                let pointer = match self.untyped {
+                    true => "OpTypeUntypedPointerKHR CrossWorkgroup".to_owned(),
+                    false => format!("OpTypePointer CrossWorkgroup %{ty}"),
+                };
+                let _ = writeln!(declarations, "%p_{ty} = {pointer}");
             }
             if self.local && i < 2 {
                 let _ = writeln!(declarations, "%l{i} = OpTypePointer Workgroup %{ty}");
@@ -196,6 +202,13 @@ impl Case {
         for (i, (layout, stride, count)) in self.memory().into_iter().enumerate() {
             let layout = number(layout as usize);
             let name = ["a", "b", "c", "out"][i];
+            let (chain, stride) = match self.untyped {
+                true => {
+                    let chain = format!("OpUntypedInBoundsPtrAccessChainKHR %p_{0} %{0}", types[i]);
+                    (chain, stride * self.types[i].bytes())
+                }
+                false => (format!("OpInBoundsPtrAccessChain %p_{}", types[i]), stride),
+            };
             let _ = writeln!(
                 constants,
                 "%s{i} = OpConstant %i64 {stride}
@@ -204,8 +217,7 @@ impl Case {
             let _ = writeln!(
                 body,
                 "%far{i} = OpIMul %i64 %w %c{i}
-                 %at{i} = OpInBoundsPtrAccessChain %p_{} %{name} %far{i}",
-                types[i]
+                 %at{i} = {chain} %{name} %far{i}"
             );
             if i == 3 {
                 let flags = if self.flags == 0 { String::new() } else { self.flags.to_string() };
@@ -392,6 +404,13 @@ fn products_of_all_sizes_are_right() {
             Case { flags: 15, ..Case::new(lanes, types, sizes) }.run(&mut random);
         }
     }
+}
+
+/// "When the type of Pointer is OpTypeUntypedPointerKHR, Stride is specified in bytes."
+#[test]
+fn untyped_pointers_have_strides_in_bytes() {
+    let case = Case::new(16, [I8, I8, I32, I32], (8, 16, 32));
+    Case { flags: 15, untyped: true, ..case }.run(&mut Random::new(4));
 }
 
 /// Rows, columns, and rows side by side, with gaps between them, in global and in local memory.

@@ -113,7 +113,9 @@ fn enumerant(op: &str, index: usize, name: &str) -> Option<u32> {
         ("ExecutionMode", _) => spirv::ExecutionMode::from_str(name).ok().map(|it| it as u32),
         ("Decorate", 1) => spirv::Decoration::from_str(name).ok().map(|it| it as u32),
         ("Decorate", _) => spirv::BuiltIn::from_str(name).ok().map(|it| it as u32),
-        ("TypePointer" | "Variable", _) => class(name),
+        ("TypePointer" | "Variable" | "TypeUntypedPointerKHR" | "UntypedVariableKHR", _) => {
+            class(name)
+        }
         ("Function", _) if name == "None" => Some(0),
         _ => None,
     }
