@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel's code is said to do, by which LLVM's passes are chosen.
+//! What a kernel's code is said to do, by which LLVM's passes are chosen, and what these leave.
 
+use tally_compiler::llvm::{self, Level, Output};
 use tally_compiler::lower::{self, Work};
 use tally_compiler::widen::widen;
+use tally_compiler_protocol::TargetCpu;
 
 use crate::harness::{clang, module};
 
@@ -25,4 +27,25 @@ fn loops_and_barriers_are_found() {
     assert_eq!(work("for (int k = 0; k < n; k++) p[i] += p[i + k];"), [Work::Vectors, Work::Items]);
     let barrier = "q[i] = n; barrier(CLK_LOCAL_MEM_FENCE); p[i] = q[i ^ 1];";
     assert_eq!(work(barrier), [Work::Vectors, Work::Items]);
+}
+
+/// The bits of a checksum are tested in one value, and what each adds has been shifted at build time.
+#[test]
+fn steps_of_a_checksum_need_few_shifts() {
+    let text = "kernel void k(global uint *out, global const uint *in) {
+        uint crc = ~in[get_global_id(0)];
+        for (int bit = 0; bit < 32; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+        out[get_global_id(0)] = ~crc;
+      }";
+    let module = module(&clang::compile_text(text, &["-O2"]));
+    let kernel = &module.kernels[0];
+    let widened = widen(&module, kernel, 16).expect("it is widened");
+    let lowered = lower::lower_widened(&widened, kernel).expect("it is lowered");
+    let target = TargetCpu { name: "x86-64-v4".into(), features: String::new() };
+    let (work, kind) = (lowered.work, Output::Optimised);
+    let text = llvm::compile(&lowered.text, work, &target, Level::Full, kind).expect("it compiles");
+    let text = String::from_utf8(text).expect("text");
+    let count = |what: &str| text.matches(what).count();
+    let (shifts, bits) = (count(" = lshr <16 x i32>"), count(" = select <16 x i1>"));
+    assert!(bits >= 4 && 2 * shifts <= bits, "{shifts} shifts for {bits} bits:\n{text}");
 }
