@@ -104,9 +104,14 @@ pub(super) fn lower(
         let size = kernel.subgroup_size();
         text += &checks::follow_group(unit, &head(ENTRY), FOLLOWED, size, flags);
     }
-    text += "attributes #0 = { nounwind }\n";
+    text += ATTRIBUTES;
     text
 }
+
+/// What all functions have. Where a program allows reciprocals, LLVM would divide in vectors by an estimate of the
+/// reciprocal that it improves, and that makes NaN of a zero or an infinite divisor. Intel's GPUs give infinity and
+/// zero there, and so does LLVM outside of vectors, and programs count on it: `1 / (1 + exp(-x))` overflows.
+const ATTRIBUTES: &str = "attributes #0 = { nounwind \"reciprocal-estimates\"=\"!vec-divf\" }\n";
 
 /// The symbol of the function that runs a group in the runner's vectors, if there is a choice.
 fn symbol(runner: &Runner) -> &'static str {

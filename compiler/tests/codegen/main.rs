@@ -31,6 +31,7 @@ mod numbers;
 mod parted;
 mod passes;
 mod printf;
+mod quotients;
 mod races;
 mod races_random;
 mod races_rows;

@@ -74,7 +74,7 @@ y.done:
 done:
   ret void
 }
-attributes #0 = { nounwind }
+attributes #0 = { nounwind "reciprocal-estimates"="!vec-divf" }
 
 ; scale
 define internal void @f0(ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv, ptr %v0, float %v1) #0 {

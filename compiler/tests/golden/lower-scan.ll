@@ -73,7 +73,7 @@ entry:
 done:
   ret void
 }
-attributes #0 = { nounwind }
+attributes #0 = { nounwind "reciprocal-estimates"="!vec-divf" }
 
 ; scan, to be resumed
 define internal i32 @f0(ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv, ptr noalias %frame, i32 %resume, ptr %v0, ptr %v1) #0 {
