@@ -110,19 +110,77 @@ static inline struct power32 exp2_of_32(F32 x) {
   return (struct power32){exp_close_32(r.hi, fma32(t, LN_2_REST_32, r.lo)), shifted};
 }
 
-// The first part of log10(2) has 12 bits.
+#define LOG2_10_32 0x1.a934fp1f
+// log10(2) in two parts, the first of 12 bits.
+#define LOG10_2_HIGH_32 0x1.344p-2f
+#define LOG10_2_LOW_32 0x1.3509f8p-18f
+
 static inline struct power32 exp10_of_32(F32 x) {
-  F32 shifted = fma32(x, 0x1.a934fp1f, ROUNDER32), count = shifted - ROUNDER32;
-  F32 high = fma32(-count, 0x1.344p-2f, x), low = count * 0x1.3509f8p-18f;
+  F32 shifted = fma32(x, LOG2_10_32, ROUNDER32), count = shifted - ROUNDER32;
+  F32 high = fma32(-count, LOG10_2_HIGH_32, x), low = count * LOG10_2_LOW_32;
   F32 t = high - low, t_low = (high - t) - low;
   D32 r = product32(t, 0x1.26bb1cp1f);
   F32 rest = r.lo + fma32(t, -0x1.12aabap-25f, t_low * 0x1.26bb1cp1f);
   return (struct power32){exp_close_32(r.hi, rest), shifted};
 }
 
-FUNCTION32_OR(exp, abs32(x) <= 87, near32(exp_of_32(x)), exp_far_32(x))
-FUNCTION32_OR(exp2, abs32(x) <= 125, near32(exp2_of_32(x)), FAR32(exp2_of_32, x, -151, 129))
-FUNCTION32_OR(exp10, abs32(x) <= 37, near32(exp10_of_32(x)), FAR32(exp10_of_32, x, -46, 39))
+#ifdef TALLY_AVX512
+// Where tables lie in registers, the exponent is counted in sixteenths, so that what is left is small.
+
+// Adding and subtracting it rounds to a sixteenth. The low bits of the sum are the number of sixteenths.
+#define ROUNDER_16TH_32 0x1.8p19f
+
+// 2^(i/16) in two parts.
+static const float POWERS_32[] = {
+    1, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,
+    0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f,
+    0x1.ea4afap0f,
+};
+static const float POWER_RESTS_32[] = {
+    0, 0x1.9f3122p-25f, -0x1.c15742p-27f, 0x1.ceac48p-25f, 0x1.4636e2p-25f, 0x1.824684p-25f, -0x1.593abcp-25f,
+    -0x1.5bd5ecp-27f, 0x1.9fcef4p-26f, -0x1.829fdp-25f, 0x1.15506ep-27f, 0x1.51f848p-27f, -0x1.a94b14p-26f,
+    -0x1.3d56b2p-27f, -0x1.822dbcp-27f, 0x1.52486cp-27f,
+};
+
+// (e^r - 1 - r) / r^2, (2^r - 1) / r, and (10^r - 1) / r where the powers are those of up to 1/32 of a doubling, so
+// that the powers are good to 2^-33.
+static const float EXP_16TH_32[] = {0x1p-1f, 0x1.5556ep-3f, 0x1.555696p-5f};
+static const float EXP2_16TH_32[] = {0x1.62e43p-1f, 0x1.ebfbep-3f, 0x1.c6ad64p-5f, 0x1.3b2994p-7f};
+static const float EXP10_16TH_32[] = {0x1.26bb1cp1f, 0x1.53524cp1f, 0x1.0461e6p1f, 0x1.2c0898p0f};
+
+// 1 + rest times a power of two whose number of sixteenths is in the low bits of `shifted`.
+static inline F32 scaled_16th_32(F32 shifted, F32 rest) {
+  U32 bits = bits32(shifted), index = bits & 15;
+  F32 power = lookup32(POWERS_32, index);
+  F32 sum = power + fma32(power, rest, lookup32(POWER_RESTS_32, index));
+  return of_bits32(bits32(sum) + ((bits - index) << 19));
+}
+
+static inline F32 exp_near_32(F32 x) {
+  F32 shifted = fma32(x, LOG2_E_32, ROUNDER_16TH_32), count = shifted - ROUNDER_16TH_32;
+  F32 r = fma32(-count, LN_2_LOW_32, fma32(-count, LN_2_HIGH_32, x)), square = r * r;
+  return scaled_16th_32(shifted, fma32(square, POLYNOMIAL32(EXP_16TH_32, r, square), r));
+}
+
+static inline F32 exp2_near_32(F32 x) {
+  F32 shifted = x + ROUNDER_16TH_32, r = x - (shifted - ROUNDER_16TH_32);
+  return scaled_16th_32(shifted, r * POLYNOMIAL32(EXP2_16TH_32, r, r * r));
+}
+
+static inline F32 exp10_near_32(F32 x) {
+  F32 shifted = fma32(x, LOG2_10_32, ROUNDER_16TH_32), count = shifted - ROUNDER_16TH_32;
+  F32 r = fma32(-count, LOG10_2_LOW_32, fma32(-count, LOG10_2_HIGH_32, x));
+  return scaled_16th_32(shifted, r * POLYNOMIAL32(EXP10_16TH_32, r, r * r));
+}
+#else
+static inline F32 exp_near_32(F32 x) { return near32(exp_of_32(x)); }
+static inline F32 exp2_near_32(F32 x) { return near32(exp2_of_32(x)); }
+static inline F32 exp10_near_32(F32 x) { return near32(exp10_of_32(x)); }
+#endif
+
+FUNCTION32_OR(exp, abs32(x) <= 87, exp_near_32(x), exp_far_32(x))
+FUNCTION32_OR(exp2, abs32(x) <= 125, exp2_near_32(x), FAR32(exp2_of_32, x, -151, 129))
+FUNCTION32_OR(exp10, abs32(x) <= 37, exp10_near_32(x), FAR32(exp10_of_32, x, -46, 39))
 
 static inline F32 expm1_near_32(F32 x) {
   F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
