@@ -23,6 +23,7 @@ pub(crate) struct Launch {
     groups: [u64; 3],
     entry: u64,
     args: u64,
+    local_bytes: usize,
     scratch_bytes: usize,
     /// The barrier of a cooperative launch's groups.
     grid: Option<Box<Grid>>,
@@ -68,7 +69,9 @@ impl Launch {
         // The block is 64-byte aligned, so this cannot overflow.
         let args = packet.kernarg + ARGS_OFFSET;
         let scratch_bytes = packet.scratch_bytes as usize;
-        Ok((Self { info, groups, entry: packet.entry, args, scratch_bytes, grid }, units))
+        let local_bytes = packet.header.param as usize;
+        let entry = packet.entry;
+        Ok((Self { info, groups, entry, args, local_bytes, scratch_bytes, grid }, units))
     }
 
     pub(crate) fn entry(&self) -> u64 {
@@ -96,6 +99,7 @@ impl Launch {
         count: u64,
     ) -> Result<(), Trap> {
         arena.reserve(self.scratch_bytes)?;
+        arena.touch_behind(self.local_bytes);
         let mut context = GroupContext {
             launch: &self.info,
             args: self.args as *const u8,
@@ -145,8 +149,21 @@ impl Arena {
     /// Makes room for a group. Errors: no memory.
     fn reserve(&mut self, scratch_bytes: usize) -> Result<(), Trap> {
         let source = self.source;
-        self.local.reserve(MAX_LOCAL_BYTES as usize, source)?;
-        self.scratch.reserve(scratch_bytes.max(BLOCK_ALIGN as usize), source)
+        self.local.reserve(MAX_LOCAL_BYTES as usize, PAGE, source)?;
+        self.scratch.reserve(scratch_bytes.max(BLOCK_ALIGN as usize), 0, source)
+    }
+
+    /// Sees to it that the page behind a group's local memory is there.
+    ///
+    /// Kernels read a vector under a mask at the ends of local memory, as `i > 0 ? t[i - 1] : 0` does. If no item
+    /// reads the part beyond the end, that does not fault, but where the page is not there, the processor takes
+    /// about a thousand cycles to find that out, each time. The page in front is touched when it is mapped.
+    fn touch_behind(&mut self, local_bytes: usize) {
+        let behind = local_bytes.next_multiple_of(PAGE);
+        if self.source.is_none() && behind < self.local.bytes {
+            // SAFETY: within the mapping, which is the arena's own; the bytes belong to no group.
+            unsafe { self.local.start.add(behind).write_volatile(0) };
+        }
     }
 
     fn local(&self) -> *mut u8 {
@@ -158,11 +175,16 @@ impl Arena {
     }
 }
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// A page-aligned anonymous mapping, or memory of the owner. Untouched pages cost nothing.
 #[derive(Debug)]
 struct Block {
     start: *mut u8,
     bytes: usize,
+    /// Mapped bytes in front of the start.
+    lead: usize,
     /// The source that it came from.
     source: Option<GroupMemory>,
 }
@@ -172,26 +194,32 @@ unsafe impl Send for Block {}
 
 impl Default for Block {
     fn default() -> Self {
-        Self { start: std::ptr::null_mut(), bytes: 0, source: None }
+        Self { start: std::ptr::null_mut(), bytes: 0, lead: 0, source: None }
     }
 }
 
 impl Block {
-    fn reserve(&mut self, bytes: usize, source: Option<GroupMemory>) -> Result<(), Trap> {
+    /// Makes room for so many bytes, with `lead` bytes of touched pages in front if they are not the owner's.
+    fn reserve(
+        &mut self,
+        bytes: usize,
+        lead: usize,
+        source: Option<GroupMemory>,
+    ) -> Result<(), Trap> {
         if bytes <= self.bytes {
             return Ok(());
         }
         let bytes = bytes.next_power_of_two().max(1 << 16);
         let given = source.map_or(std::ptr::null_mut(), |source| (source.take)(bytes));
         if !given.is_null() {
-            *self = Self { start: given, bytes, source };
+            *self = Self { start: given, bytes, lead: 0, source };
             return Ok(());
         }
         // SAFETY: a fresh anonymous mapping touches nothing that exists.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                bytes,
+                lead + bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
@@ -201,7 +229,13 @@ impl Block {
         if start == libc::MAP_FAILED {
             return Err(Trap::new(tally_uapi::fault::FaultKind::OutOfResources, 0));
         }
-        *self = Self { start: start.cast(), bytes, source: None };
+        let start = start.cast::<u8>();
+        if lead > 0 {
+            // SAFETY: the last of the lead's bytes, in the mapping that was just made.
+            unsafe { start.add(lead - 1).write_volatile(0) };
+        }
+        // SAFETY: the mapping is longer than that.
+        *self = Self { start: unsafe { start.add(lead) }, bytes, lead, source: None };
         Ok(())
     }
 }
@@ -211,8 +245,8 @@ impl Drop for Block {
         if let Some(source) = self.source {
             (source.give)(self.start, self.bytes);
         } else if self.bytes != 0 {
-            // SAFETY: our own mapping, which no running group refers to.
-            unsafe { libc::munmap(self.start.cast(), self.bytes) };
+            // SAFETY: our own mapping, which no running group refers to; it begins with the lead.
+            unsafe { libc::munmap(self.start.sub(self.lead).cast(), self.lead + self.bytes) };
         }
     }
 }

@@ -370,6 +370,34 @@ unsafe extern "C" fn spoil_float_control(_context: *const GroupContext) {
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &0x9fc0_u32) };
 }
 
+/// Kernel: writes whether the pages in front of its local memory of 5,000 bytes and behind it are there.
+unsafe extern "C" fn look_around(context: *const GroupContext) {
+    // SAFETY: the device passes a valid context; argument 0 has room for a word. `mincore` reads nothing there.
+    unsafe {
+        let (context, mut present) = (&*context, [0u8; 2]);
+        let places = [context.local.wrapping_sub(4096), context.local.wrapping_add(8192)];
+        for (place, present) in places.into_iter().zip(&mut present) {
+            libc::mincore(place.cast(), 4096, present);
+        }
+        let [before, behind] = present.map(|it| u64::from(it & 1));
+        (context.args.cast::<u64>().read() as *mut u64).write(before | behind << 1);
+    }
+}
+
+/// A vector under a mask may reach beyond local memory with items that do nothing, which takes long where there is
+/// no page.
+#[test]
+fn there_are_pages_around_local_memory() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let mut packet = dispatch(ORDERED, look_around, &kernarg, 1, Some((cells.cell_va(0), 1)));
+    packet.header.param = 5000;
+    queue.push(packet);
+    eventually("the dispatch", || cells.load(0) == 1);
+    assert_eq!(cells.load(1), 0b11);
+}
+
 #[test]
 fn a_group_learns_its_launch_and_what_lies_beyond_is_not_run() {
     let gpu = Gpu::new();
