@@ -18,21 +18,21 @@ use std::time::Duration;
 use std::{env, ptr};
 
 /// A running compiler process. Closing the socket ends it.
-pub(crate) struct Process {
+pub struct Process {
     /// Our end of its standard input.
-    pub(crate) socket: UnixStream,
+    pub socket: UnixStream,
     /// Its standard error.
-    pub(crate) log: Log,
+    pub log: Log,
     /// Its process ID; 0 if that is not known.
-    pub(crate) id: libc::pid_t,
+    pub id: libc::pid_t,
 }
 
 /// The process's standard error: a file in memory, so no thread has to drain it.
-pub(crate) struct Log(File);
+pub struct Log(File);
 
 impl Log {
     /// The last few kilobytes, for a message about the process's death.
-    pub(crate) fn tail(&mut self) -> String {
+    pub fn tail(&mut self) -> String {
         const LEN: u64 = 4096;
         let mut bytes = Vec::new();
         let end = self.0.seek(SeekFrom::End(0)).unwrap_or(0);
@@ -84,7 +84,7 @@ struct Plan {
 ///
 /// # Errors
 /// The system call's error; that of `execve` included.
-pub(crate) fn spawn(program: &Path) -> io::Result<Process> {
+pub fn spawn(program: &Path) -> io::Result<Process> {
     let nul = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let program = CString::new(program.as_os_str().as_bytes()).map_err(nul)?;
     let environ: Vec<CString> = env::vars_os()
