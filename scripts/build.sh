@@ -79,7 +79,7 @@ compile_threads() {
 
 # Builds what a Level Zero program needs at run time, and tells the stock loader where it is.
 build_driver() {
-    (cd "$root" && cargo build --release -p tally-umd -p tally-compiler)
+    (cd "$root" && cargo build --release -p tally-umd -p tally-compiler -p tally-opencl)
     export ZE_ENABLE_ALT_DRIVERS=$target/release/libze_tally.so
     [ -f "$ZE_ENABLE_ALT_DRIVERS" ] || die "the build left no $ZE_ENABLE_ALT_DRIVERS"
 }
