@@ -47,7 +47,7 @@ build_packaged() {
     # If two prefixes match, the later one counts.
     (cd "$root" && TALLY_STATIC_LLVM=$archives CARGO_TARGET_DIR=$packaged CARGO_PROFILE_RELEASE_STRIP=symbols \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$root=/tally --remap-path-prefix=$packaged=/build" \
-        cargo build --locked --release -p tally-umd -p tally-compiler -p tally-gpu)
+        cargo build --locked --release -p tally-umd -p tally-compiler -p tally-opencl -p tally-gpu)
 }
 
 # The loader that packages carry, in the checkout: distributions keep a release's source only as long as they

@@ -133,7 +133,8 @@ Exit status:
   127  there is no such program
 
 Environment:
-  The program runs with ZE_ENABLE_ALT_DRIVERS set to Tally's driver. The
+  The program runs with ZE_ENABLE_ALT_DRIVERS set to Tally's driver, and
+  with its OpenCL platform, which only compiles, in OCL_ICD_FILENAMES. The
   driver's own settings begin with TALLY_; docs/settings.md lists them.
 
 See also:

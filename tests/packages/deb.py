@@ -38,6 +38,7 @@ def tools_answer(s):
         assert "Usage:" in s.run(tool, "--help").stdout
     assert DEVICE in s.run("tally-info", "--list").stdout
     said = s.run("tally-run", "--check-environment", "python3").stdout
+    assert "OCL_ICD_FILENAMES=/usr/lib/tally/libtally_opencl.so" in s.run("tally-run", "--print", "true").stdout
     assert "/usr/lib/tally/libze_tally.so" in said and "/usr/lib/tally/libze_loader.so.1" in said, said
 
 

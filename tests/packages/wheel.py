@@ -19,6 +19,10 @@ a = np.arange(1000.0)
 print(float((a * a).sum()), float(np.sqrt(a).sum()) - math.fsum(map(math.sqrt, range(1000))) < 1e-9, a.device)
 print(np.sort(np.array([3, 1, 2])), np.linalg.solve(np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([9.0, 8.0])))
 """
+FFT = """
+import dpnp
+print(dpnp.fft.fft(dpnp.array([1.0, 2.0, 3.0])).real, dpnp.fft.rfft(dpnp.ones(1000)).real.sum())
+"""
 LATE = "import tally_level_zero as t\ntry: t.activate()\nexcept RuntimeError as error: print('raised', error)"
 
 
@@ -42,6 +46,9 @@ def c_programs_run(s):
 def dpnp_runs(s):
     said = s.run(f"{BIN}/tally-run", f"{BIN}/python", "-c", DPNP).stdout
     assert said == "332833500.0 True Device(level_zero:gpu:0)\n[1 2 3] [2. 3.]\n", said
+    for command in ([f"{BIN}/tally-run", f"{BIN}/python", "-c", FFT], [f"{BIN}/python", "-c", ACTIVATE + FFT]):
+        said = s.run(*command).stdout
+        assert said == "[ 6.  -1.5 -1.5] 1000.0\n", said
 
 
 def tools_answer(s):

@@ -20,6 +20,7 @@ __version__ = _version("tally-level-zero")
 
 _HERE = Path(__file__).resolve().parent
 _DRIVERS = "ZE_ENABLE_ALT_DRIVERS"
+_PLATFORMS = "OCL_ICD_FILENAMES"
 _LIBRARIES = "LD_LIBRARY_PATH"
 # A Level Zero loader, and SYCL's run time.
 _SEEKERS = ("libze_loader.so", "libsycl.so")
@@ -48,6 +49,11 @@ def loader():
     return libraries() / "libze_loader.so.1"
 
 
+def opencl():
+    """The OpenCL platform, which only compiles kernels: oneMKL's Fourier transforms need it."""
+    return libraries() / "libtally_opencl.so"
+
+
 def activate():
     """Makes Tally the only Level Zero driver of this process and of those that it starts.
 
@@ -65,6 +71,9 @@ def activate():
             "start the program with tally-run"
         )
     os.environ[_DRIVERS] = str(driver())
+    # Behind the user's own, since programs may take the first.
+    others = os.environ.get(_PLATFORMS)
+    os.environ[_PLATFORMS] = f"{others}:{opencl()}" if others else str(opencl())
     # Processes that this one starts find the loader in the variable. This one has it open: the dynamic
     # linker answers later requests for the name with the library that is there.
     before = os.environ.get(_LIBRARIES)

@@ -26,6 +26,7 @@ mod checks;
 mod environment;
 mod image;
 mod loader;
+mod opencl;
 
 /// Exit statuses of env and of shells: the program exists and cannot be started, or does not exist.
 const CANNOT_START: u8 = 126;
@@ -90,7 +91,10 @@ fn command(arguments: &Arguments, program: &Path, of_its_own: &[OsString]) -> Re
             command.args(["-iex", "set breakpoint pending on"]);
         }
     }
-    command.args(of_its_own).env("ZE_ENABLE_ALT_DRIVERS", driver);
+    command.args(of_its_own).env("ZE_ENABLE_ALT_DRIVERS", &driver);
+    if let Some(platforms) = opencl::platforms(&driver, env::var_os(opencl::PLATFORMS)) {
+        command.env(opencl::PLATFORMS, platforms);
+    }
     if let Some(identity) = &arguments.identity {
         command.env("TALLY_DEVICE_AS", identity);
     }
