@@ -224,6 +224,9 @@ fn run(gpu: &Gpu, binary: &[u8], name: &str) -> Vec<u32> {
 const SOURCE: &str = "kernel void fill(global uint *out) {
     size_t i = get_global_id(0);
     out[i] = FACTOR * (uint)i + (uint)sqrt((double)(i * i * 4));
+}
+kernel void swap(global uint *out) {
+    out[get_global_id(0)] = intel_sub_group_shuffle_xor((uint)get_global_id(0), 1);
 }";
 
 /// The program finds its Level Zero device among OpenCL's as oneMKL does: by vendor and clock.
@@ -314,6 +317,7 @@ fn a_program_is_compiled_here_and_runs_with_level_zero() {
     let kind = number(&of_build(program, CL_PROGRAM_BINARY_TYPE)) as cl_uint;
     assert_eq!(kind, CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
     assert_eq!(run(&gpu, &binary(program), "fill"), [0, 5, 10, 15]);
+    assert_eq!(run(&gpu, &binary(program), "swap"), [1, 0, 3, 2], "as oneMKL's kernels do");
     // A program may be built again, with other options.
     assert_eq!(build(program, "-D FACTOR=10 -cl-intel-256-GRF-per-thread"), CL_SUCCESS);
     assert_eq!(run(&gpu, &binary(program), "fill"), [0, 12, 24, 36]);
