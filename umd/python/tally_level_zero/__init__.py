@@ -24,7 +24,8 @@ _PLATFORMS = "OCL_ICD_FILENAMES"
 _LIBRARIES = "LD_LIBRARY_PATH"
 # A Level Zero loader, and SYCL's run time.
 _SEEKERS = ("libze_loader.so", "libsycl.so")
-# The loader of this process; the library stays open as long as this lives.
+_LAYERS = ("libze_tracing_layer.so.1", "libze_validation_layer.so.1")
+# The loader and the layers of this process; the libraries stay open as long as this lives.
 _opened = None
 
 
@@ -78,7 +79,9 @@ def activate():
     # linker answers later requests for the name with the library that is there.
     before = os.environ.get(_LIBRARIES)
     os.environ[_LIBRARIES] = f"{libraries()}:{before}" if before else str(libraries())
-    _opened = ctypes.CDLL(str(loader()), mode=ctypes.RTLD_GLOBAL)
+    # The loader opens its layers by name, and would get the system's, which may be too old for it.
+    _opened = [ctypes.CDLL(str(libraries() / layer)) for layer in _LAYERS]
+    _opened.append(ctypes.CDLL(str(loader()), mode=ctypes.RTLD_GLOBAL))
 
 
 def _started_on_tally():
