@@ -80,7 +80,9 @@ pub enum Work {
     Items,
     /// It runs vectors of items.
     Vectors,
-    /// The same without loops and barriers: it has no loops but those over the items of a group.
+    /// The same with loops over the components of vectors, which LLVM makes vector code of.
+    Components,
+    /// Vectors of items without loops and barriers: it has no loops but those over the items of a group.
     Straight,
 }
 
@@ -219,6 +221,7 @@ fn lower_both(
         runners.map(|runner| runner.function).chain(kernel.facts.functions.iter().copied());
     let work = match () {
         () if widened.is_none() => Work::Items,
+        () if unit.has_component_loops => Work::Components,
         () if waits || functions_of.any(|id| has_loop(&module.functions[id])) => Work::Vectors,
         () => Work::Straight,
     };

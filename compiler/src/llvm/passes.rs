@@ -33,6 +33,9 @@ const LOOPS: &str = "loop-mssa(loop-instsimplify,loop-simplifycfg,licm<no-allows
 /// The same for code whose only loops are those over items, which the lowering has rotated.
 const ITEM_LOOPS: &str = "loop-mssa(licm<allowspeculation>)";
 
+/// Vectors instead of loops over the components of vectors.
+const COMPONENTS: &str = "loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>";
+
 /// The second round, with what is left of the first one's and of the loops' results.
 const SECOND: &str = "vector-combine,gvn,sccp,bdce,instcombine<no-verify-fixpoint>,\
     correlated-propagation,dse,loop-mssa(licm<allowspeculation>),simplifycfg<forward-switch-cond;\
@@ -53,6 +56,9 @@ pub(super) fn list(work: Work, level: Level) -> String {
         (Level::Little, _) => "default<O1>".to_owned(),
         (Level::Full, Work::Items) => "default<O2>".to_owned(),
         (Level::Full, Work::Vectors) => around(&[FIRST, LOOPS, SECOND, UNROLLING, LAST]),
+        (Level::Full, Work::Components) => {
+            around(&[FIRST, LOOPS, COMPONENTS, SECOND, UNROLLING, LAST])
+        }
         (Level::Full, Work::Straight) => around(&[FIRST, ITEM_LOOPS, SECOND, LAST]),
     };
     format!("internalize<preserve-gv={ENTRY}>,globaldce,{own}")

@@ -37,10 +37,7 @@ impl Body<'_, '_> {
         ty: TypeId,
     ) -> Result<String, LowerError> {
         let lanes = self.unit.module.types.lanes(self.type_of(args[0]));
-        if takes_vectors(op)
-            && !scalar.starts_with("__tally_native_")
-            && lanes.is_multiple_of(MIN_LANES)
-        {
+        if takes_vectors(op) && lanes.is_multiple_of(MIN_LANES) {
             Ok(self.library_pieces(args, scalar, lanes, op.second_result().is_some(), ty))
         } else {
             self.library_loop(op, args, scalar)
@@ -185,6 +182,7 @@ impl Body<'_, '_> {
             let each = Loop { lanes, params: &params, first: &first, second: second.as_deref() };
             self.unit.helpers.insert(name.clone(), each.text(&name, scalar, number));
         }
+        self.unit.has_component_loops = true;
         let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
         Ok(format!("call {result} @{name}({})", args.join(", ")))
     }

@@ -100,6 +100,8 @@ pub(super) struct Unit<'m> {
     pub(super) watch: Option<u64>,
     /// The functions that combine what items exchange, by name.
     pub(super) helpers: BTreeMap<String, String>,
+    /// Whether some of them are loops over the components of vectors ([`super::library`]).
+    pub(super) has_component_loops: bool,
     /// Debug information, if it is requested, and the form of the function that is being lowered.
     pub(super) places: Option<Places<'m>>,
     /// A debugger is to show variables.
@@ -140,6 +142,7 @@ impl<'m> Unit<'m> {
             printf_ring: kernel.facts.printf_ring,
             watch: kernel.facts.watch,
             helpers: BTreeMap::new(),
+            has_component_loops: false,
             places: None,
             shows_variables: false,
             form: Form::Item,

@@ -29,14 +29,8 @@ fn loops_and_barriers_are_found() {
     assert_eq!(work(barrier), [Work::Vectors, Work::Items]);
 }
 
-/// The bits of a checksum are tested in one value, and what each adds has been shifted at build time.
-#[test]
-fn steps_of_a_checksum_need_few_shifts() {
-    let text = "kernel void k(global uint *out, global const uint *in) {
-        uint crc = ~in[get_global_id(0)];
-        for (int bit = 0; bit < 32; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-        out[get_global_id(0)] = ~crc;
-      }";
+/// LLVM's assembly language of a kernel for vectors of 16 items, as it is optimised for AVX-512.
+fn optimised(text: &str) -> (String, Work) {
     let module = module(&clang::compile_text(text, &["-O2"]));
     let kernel = &module.kernels[0];
     let widened = widen(&module, kernel, 16).expect("it is widened");
@@ -44,7 +38,52 @@ fn steps_of_a_checksum_need_few_shifts() {
     let target = TargetCpu { name: "x86-64-v4".into(), features: String::new() };
     let (work, kind) = (lowered.work, Output::Optimised);
     let text = llvm::compile(&lowered.text, work, &target, Level::Full, kind).expect("it compiles");
-    let text = String::from_utf8(text).expect("text");
+    (String::from_utf8(text).expect("text"), work)
+}
+
+/// A function that the library has for vectors is called for vectors, and others become vector code.
+#[test]
+fn no_function_is_called_for_one_item_of_a_vector() {
+    let native = ["cos", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "tan"]
+        .map(|name| format!("native_{name}(x)"));
+    let others = [
+        "native_powr(x, x)",
+        "half_sin(x)",
+        "fract(x, &y) + y",
+        "ldexp(x, n)",
+        "nextafter(x, 2.0f)",
+        "frexp(x, &n) + n",
+        "ilogb(x)",
+        "logb(x)",
+        "modf(x, &y) + y",
+    ];
+    for body in native.iter().map(String::as_str).chain(others) {
+        let (text, work) = optimised(&format!(
+            "kernel void k(global float *p, global const int *q) {{
+               int i = get_global_id(0), n = q[i];
+               float x = p[i], y;
+               p[i] = {body};
+             }}"
+        ));
+        let from = text.find("@tally_entry").expect("an entry");
+        let entry = text[from..].split("\n}").next().expect("its end");
+        let one = ["load float,", "call float ", "call i32 @__tally"];
+        assert!(!one.iter().any(|one| entry.contains(one)), "{body}:\n{entry}");
+        let by_loops = work == Work::Components;
+        assert_eq!(by_loops, !body.contains("native") && !body.contains("half"), "{body}");
+    }
+}
+
+/// The bits of a checksum are tested in one value, and what each adds has been shifted at build time.
+#[test]
+fn steps_of_a_checksum_need_few_shifts() {
+    let (text, _) = optimised(
+        "kernel void k(global uint *out, global const uint *in) {
+           uint crc = ~in[get_global_id(0)];
+           for (int bit = 0; bit < 32; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+           out[get_global_id(0)] = ~crc;
+         }",
+    );
     let count = |what: &str| text.matches(what).count();
     let (shifts, bits) = (count(" = lshr <16 x i32>"), count(" = select <16 x i1>"));
     assert!(bits >= 4 && 2 * shifts <= bits, "{shifts} shifts for {bits} bits:\n{text}");
