@@ -2,7 +2,7 @@
 //! Arithmetic of all widths, conversions and vectors, compared with Rust's own.
 
 use crate::diff::{Input, interpreted, same};
-use crate::harness::clang::Assembly;
+use crate::harness::clang::{self, Assembly};
 use crate::harness::{Grid, buffer, module, value};
 use crate::kernels::each;
 
@@ -469,4 +469,70 @@ fn operations_on_wider_integers_take_their_low_bits() {
     let got = interpreted(&module, "k", &run).unwrap();
     let want: Vec<u8> = (0..40).flat_map(|i| want(i).to_le_bytes()).collect();
     assert_eq!(got[0], want);
+}
+
+/// Conversions to small integers in vectors: numbers around the limits, far ones, infinities and NaN.
+#[test]
+fn numbers_out_of_range_saturate_in_vectors() {
+    let numbers = [
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        -0.999,
+        1.5,
+        126.9,
+        127.0,
+        127.5,
+        128.0,
+        -127.5,
+        -128.0,
+        -128.9,
+        -129.0,
+        254.9,
+        255.0,
+        255.5,
+        256.0,
+        32766.5,
+        32767.0,
+        32768.0,
+        -32768.0,
+        -32768.9,
+        -32769.0,
+        65534.5,
+        65535.0,
+        65536.0,
+        1e9,
+        -1e9,
+        3e9,
+        1e30,
+        -1e30,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+        -f64::NAN,
+        1e-40,
+        -1e-40,
+    ];
+    let n = 64;
+    let all = || (0..n).map(|i| numbers[i * 7 % numbers.len()]);
+    let bytes = Input::bytes;
+    let floats = bytes(all().flat_map(|x| (x as f32).to_le_bytes()).collect());
+    let doubles = bytes(all().flat_map(f64::to_le_bytes).collect());
+    for from in ["float", "double"] {
+        for to in ["char", "uchar", "short", "ushort"] {
+            let module = module(&clang::compile_text(
+                &format!(
+                    "kernel void k(global {to} *to, global const {from} *from) {{
+                       int i = get_global_id(0);
+                       to[i] = convert_{to}_sat(from[i]);
+                     }}"
+                ),
+                &["-O1"],
+            ));
+            let input = if from == "float" { &floats } else { &doubles };
+            let inputs = [bytes(vec![0; 2 * n]), input.clone()];
+            same(&module, "k", Grid::line(n as u64, 32), &inputs, &format!("{from} to {to}"));
+        }
+    }
 }

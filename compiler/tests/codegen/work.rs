@@ -74,6 +74,21 @@ fn no_function_is_called_for_one_item_of_a_vector() {
     }
 }
 
+/// LLVM has no vector code of its own for these.
+#[test]
+fn conversions_to_small_numbers_saturate_in_vectors() {
+    for small in ["char", "uchar", "short", "ushort"] {
+        let (text, _) = optimised(&format!(
+            "kernel void k(global {small} *to, global const float *from) {{
+               int i = get_global_id(0);
+               to[i] = convert_{small}_sat(from[i]);
+             }}"
+        ));
+        assert!(text.contains("fptosi <16 x float>"), "{small}:\n{text}");
+        assert!(!text.contains(".sat.v16"), "{small}:\n{text}");
+    }
+}
+
 /// The bits of a checksum are tested in one value, and what each adds has been shifted at build time.
 #[test]
 fn steps_of_a_checksum_need_few_shifts() {
