@@ -77,6 +77,24 @@ fn updates_of_places_that_may_be_the_same() {
     }
 }
 
+/// The places come from memory that the items write before they update them.
+#[test]
+fn places_are_those_from_before_a_write() {
+    let module = wide(
+        "kernel void places(global int *p, global int *at, global const int *x) {
+           int i = get_global_id(0), place = at[i];
+           at[i] = place ^ 31;
+           atomic_add(&p[place], x[i]);
+           atomic_max(&p[32 + place + 1], x[i]);
+         }",
+    );
+    let places: [fn(i32) -> i32; 3] = [|i| i % 32, |i| i * 5 % 32, |i| i / 16];
+    for at in places {
+        let args = [ints(72, |i| i * 5 - 30), ints(96, at), ints(96, |i| i * 37 % 211 - 100)];
+        same_at(&widths(), &module, "places", Grid::line(96, 24), &args, "");
+    }
+}
+
 /// An update that no item does leaves alone even memory that is not there.
 #[test]
 fn updates_that_no_item_does_touch_nothing() {

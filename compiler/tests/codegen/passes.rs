@@ -523,6 +523,28 @@ fn private_arrays_laid_out_by_element_hold_the_same() {
     }
 }
 
+/// An integer may lie across two elements of an array, which then stays as it is.
+#[test]
+fn private_integers_lie_anywhere() {
+    let source = "struct __attribute__((packed)) far { int it; };
+        kernel void across(global int *io) {
+          int i = get_global_id(0), x = io[i], table[9];
+          for (int k = 0; k < 9; k++)
+            table[k] = x * (k + 3);
+          for (int k = 0; k < 8; k++)
+            ((struct far *)((char *)table + (k * 4 | x & 3)))->it ^= x * k;
+          for (int k = 0; k < 8; k++)
+            x += ((struct far *)((char *)table + (k << 2 ^ x & 3)))->it;
+          io[i] = x;
+        }";
+    for level in ["-O0", "-O2"] {
+        let module = module(&clang::compile_text(source, &[level]));
+        let input =
+            Input::bytes((0..100).flat_map(|i: i32| (i * 37 - 500).to_le_bytes()).collect());
+        same(&module, "across", Grid::line(100, 20), &[input], level);
+    }
+}
+
 /// Loads and stores of all items at one index are no gathers and no scatters.
 #[test]
 fn elements_at_one_index_are_vectors() {

@@ -162,3 +162,21 @@ fn reads_of_rows_stay_behind_writes() {
         same(&module, "order", Grid::line(64, 32), &inputs, "");
     }
 }
+
+/// A write that overlaps the last element of a row comes behind it and before those that follow.
+#[test]
+fn overlapping_writes_of_rows_keep_their_order() {
+    let module = wide(
+        "struct __attribute__((packed)) far { int it; };
+         kernel void order(global int *p, global const int *x) {
+           int i = get_global_id(0), a = x[i];
+           global int *r = p + 6 * i + 1;
+           r[3] = a * 3; r[0] = a;
+           ((global struct far *)((global char *)r + 14))->it = a * 5;
+           r[2] = a * 7; r[1] = a * 11;
+           ((global struct far *)((global char *)r - 2))->it = a * 13;
+         }",
+    );
+    let inputs = [ints(6 * 64, |_| 0), ints(64, |i| i.wrapping_mul(0x3c6e_f35f))];
+    same(&module, "order", Grid::line(64, 32), &inputs, "");
+}
