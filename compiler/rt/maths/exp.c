@@ -2,6 +2,9 @@
 // Exponentials: exp, exp2, exp10, expm1.
 
 #include "exponential.h"
+#ifdef TALLY_AVX512
+#include "powers.h"
+#endif
 
 // ln 10 in two parts.
 #define LN_10 0x1.26bb1bbb55516p1
@@ -36,9 +39,52 @@ static inline F64 near64(struct power64 it) { return scaled64(it.m, it.shifted);
   or_zero64(x, least, scaled_far64(of(within64(x, least, most)).m, of(within64(x, least, most)).shifted))
 static inline F64 exp_far(F64 x) { return FAR64(exp_of, x, -746, 710); }
 
+#ifndef TALLY_AVX512
 FUNCTION64_OR(exp, abs64(x) <= 708, near64(exp_of(x)), exp_far(x))
 FUNCTION64_OR(exp2, abs64(x) <= 1021, near64(exp2_of(x)), FAR64(exp2_of, x, -1076, 1025))
 FUNCTION64_OR(exp10, abs64(x) <= 307, near64(exp10_of(x)), FAR64(exp10_of, x, -325, 309))
+#elif LANES != 16
+// (b^r - 1 - r log b) / r^2 for b^r up to 2^(1/32) and its inverse, to 2^-64.
+static const double EXP_TAIL_64[] = {
+    0x1.0000000000001p-1, 0x1.5555555555557p-3, 0x1.55555554dfb75p-5, 0x1.11111110b286ep-7,
+    0x1.6c17f57ba0643p-10, 0x1.a01b5add15e81p-13,
+};
+static const double EXP2_TAIL_64[] = {
+    0x1.ebfbdff82c59p-3, 0x1.c6b08d704a0c2p-5, 0x1.3b2ab6fb418fap-7, 0x1.5d87fe782737p-10,
+    0x1.430a1ce75e149p-13, 0x1.ffcdae03da1f9p-17,
+};
+static const double EXP10_TAIL_64[] = {
+    0x1.53524c73cea69p1, 0x1.0470591de2ca6p1, 0x1.2bd7609f850a2p0, 0x1.1429ffd168884p-1,
+    0x1.a7eec27db3a48p-3, 0x1.16e5d3d5a42bep-4,
+};
+
+// log10(2), the first part with 32 bits.
+#define LOG10_2_HIGH 0x1.3441350800000p-2
+#define LOG10_2_REST 0x1.f79fef311f12bp-34
+
+static inline F64 least64(F64 x, F64 most) { return x > most ? most : x; }
+
+static inline F64 exp_whole(F64 x) {
+  F64 to = least64(x, 710), shifted = fma64(to, LOG2_E, SIXTEENTHS64), count = shifted - SIXTEENTHS64;
+  F64 r = fma64(-count, LN_2_REST, fma64(-count, LN_2_HIGH, to));
+  return power64(r, shifted, 1, EXP_TAIL_64, not_below64(x, -746));
+}
+
+static inline F64 exp2_whole(F64 x) {
+  F64 to = least64(x, 1025), shifted = to + SIXTEENTHS64;
+  return power64(to - (shifted - SIXTEENTHS64), shifted, LN_2, EXP2_TAIL_64, not_below64(x, -1076));
+}
+
+static inline F64 exp10_whole(F64 x) {
+  F64 to = least64(x, 309), shifted = fma64(to, LOG2_10, SIXTEENTHS64), count = shifted - SIXTEENTHS64;
+  F64 r = fma64(-count, LOG10_2_REST, fma64(-count, LOG10_2_HIGH, to));
+  return power64(r, shifted, LN_10, EXP10_TAIL_64, not_below64(x, -325));
+}
+
+WHOLE64(exp, exp_whole(x))
+WHOLE64(exp2, exp2_whole(x))
+WHOLE64(exp10, exp10_whole(x))
+#endif
 
 // (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, to 2^-62 of e^r - 1.
 static const double EXPM1_TAIL[] = {
@@ -124,63 +170,39 @@ static inline struct power32 exp10_of_32(F32 x) {
   return (struct power32){exp_close_32(r.hi, rest), shifted};
 }
 
-#ifdef TALLY_AVX512
-// Where tables lie in registers, the exponent is counted in sixteenths, so that what is left is small.
-
-// Adding and subtracting it rounds to a sixteenth. The low bits of the sum are the number of sixteenths.
-#define ROUNDER_16TH_32 0x1.8p19f
-
-// 2^(i/16) in two parts.
-static const float POWERS_32[] = {
-    1, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,
-    0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f,
-    0x1.ea4afap0f,
-};
-static const float POWER_RESTS_32[] = {
-    0, 0x1.9f3122p-25f, -0x1.c15742p-27f, 0x1.ceac48p-25f, 0x1.4636e2p-25f, 0x1.824684p-25f, -0x1.593abcp-25f,
-    -0x1.5bd5ecp-27f, 0x1.9fcef4p-26f, -0x1.829fdp-25f, 0x1.15506ep-27f, 0x1.51f848p-27f, -0x1.a94b14p-26f,
-    -0x1.3d56b2p-27f, -0x1.822dbcp-27f, 0x1.52486cp-27f,
-};
-
-// (e^r - 1 - r) / r^2, (2^r - 1) / r, and (10^r - 1) / r where the powers are those of up to 1/32 of a doubling, so
-// that the powers are good to 2^-33.
-static const float EXP_16TH_32[] = {0x1p-1f, 0x1.5556ep-3f, 0x1.555696p-5f};
-static const float EXP2_16TH_32[] = {0x1.62e43p-1f, 0x1.ebfbep-3f, 0x1.c6ad64p-5f, 0x1.3b2994p-7f};
-static const float EXP10_16TH_32[] = {0x1.26bb1cp1f, 0x1.53524cp1f, 0x1.0461e6p1f, 0x1.2c0898p0f};
-
-// 1 + rest times a power of two whose number of sixteenths is in the low bits of `shifted`.
-static inline F32 scaled_16th_32(F32 shifted, F32 rest) {
-  U32 bits = bits32(shifted), index = bits & 15;
-  F32 power = lookup32(POWERS_32, index);
-  F32 sum = power + fma32(power, rest, lookup32(POWER_RESTS_32, index));
-  return of_bits32(bits32(sum) + ((bits - index) << 19));
-}
-
-static inline F32 exp_near_32(F32 x) {
-  F32 shifted = fma32(x, LOG2_E_32, ROUNDER_16TH_32), count = shifted - ROUNDER_16TH_32;
-  F32 r = fma32(-count, LN_2_LOW_32, fma32(-count, LN_2_HIGH_32, x)), square = r * r;
-  return scaled_16th_32(shifted, fma32(square, POLYNOMIAL32(EXP_16TH_32, r, square), r));
-}
-
-static inline F32 exp2_near_32(F32 x) {
-  F32 shifted = x + ROUNDER_16TH_32, r = x - (shifted - ROUNDER_16TH_32);
-  return scaled_16th_32(shifted, r * POLYNOMIAL32(EXP2_16TH_32, r, r * r));
-}
-
-static inline F32 exp10_near_32(F32 x) {
-  F32 shifted = fma32(x, LOG2_10_32, ROUNDER_16TH_32), count = shifted - ROUNDER_16TH_32;
-  F32 r = fma32(-count, LOG10_2_LOW_32, fma32(-count, LOG10_2_HIGH_32, x));
-  return scaled_16th_32(shifted, r * POLYNOMIAL32(EXP10_16TH_32, r, r * r));
-}
+#ifndef TALLY_AVX512
+FUNCTION32_OR(exp, abs32(x) <= 87, near32(exp_of_32(x)), exp_far_32(x))
+FUNCTION32_OR(exp2, abs32(x) <= 125, near32(exp2_of_32(x)), FAR32(exp2_of_32, x, -151, 129))
+FUNCTION32_OR(exp10, abs32(x) <= 37, near32(exp10_of_32(x)), FAR32(exp10_of_32, x, -46, 39))
 #else
-static inline F32 exp_near_32(F32 x) { return near32(exp_of_32(x)); }
-static inline F32 exp2_near_32(F32 x) { return near32(exp2_of_32(x)); }
-static inline F32 exp10_near_32(F32 x) { return near32(exp10_of_32(x)); }
-#endif
+// The same for floats, to 2^-27.
+static const float EXP_SHORT_32[] = {0x1.000148p-1f, 0x1.555764p-3f};
+static const float EXP2_SHORT_32[] = {0x1.ebfe58p-3f, 0x1.c6b34ap-5f};
+static const float EXP10_SHORT_32[] = {0x1.5354p1f, 0x1.0471eap1f};
 
-FUNCTION32_OR(exp, abs32(x) <= 87, exp_near_32(x), exp_far_32(x))
-FUNCTION32_OR(exp2, abs32(x) <= 125, exp2_near_32(x), FAR32(exp2_of_32, x, -151, 129))
-FUNCTION32_OR(exp10, abs32(x) <= 37, exp10_near_32(x), FAR32(exp10_of_32, x, -46, 39))
+static inline F32 least32(F32 x, F32 most) { return x > most ? most : x; }
+
+static inline F32 exp_whole_32(F32 x) {
+  F32 to = least32(x, 89), shifted = fma32(to, LOG2_E_32, SIXTEENTHS32), count = shifted - SIXTEENTHS32;
+  F32 r = fma32(-count, LN_2_LOW_32, fma32(-count, LN_2_HIGH_32, to));
+  return power32(r, shifted, 1, EXP_SHORT_32, not_below32(x, -104));
+}
+
+static inline F32 exp2_whole_32(F32 x) {
+  F32 to = least32(x, 129), shifted = to + SIXTEENTHS32;
+  return power32(to - (shifted - SIXTEENTHS32), shifted, LN_2_32, EXP2_SHORT_32, not_below32(x, -151));
+}
+
+static inline F32 exp10_whole_32(F32 x) {
+  F32 to = least32(x, 39), shifted = fma32(to, 0x1.a934fp1f, SIXTEENTHS32), count = shifted - SIXTEENTHS32;
+  F32 r = fma32(-count, 0x1.3509f8p-18f, fma32(-count, 0x1.344p-2f, to));
+  return power32(r, shifted, 0x1.26bb1cp1f, EXP10_SHORT_32, not_below32(x, -46));
+}
+
+WHOLE32(exp, exp_whole_32(x))
+WHOLE32(exp2, exp2_whole_32(x))
+WHOLE32(exp10, exp10_whole_32(x))
+#endif
 
 static inline F32 expm1_near_32(F32 x) {
   F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;

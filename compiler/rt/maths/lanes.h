@@ -263,10 +263,10 @@ static inline D32 root32(F32 x) {
 #endif
 }
 
-// The numbers at the given indices of a table of 16.
+// The numbers of a table of 16 at the given indices, of which only the low four bits count.
 static inline F64 lookup64(const double table[16], U64 index) {
 #if LANES == 1
-  return table[index];
+  return table[index & 15];
 #elif defined(TALLY_AVX512) && LANES == 8
   F64 low, high;
   __builtin_memcpy(&low, table, sizeof low);
@@ -285,14 +285,14 @@ static inline F64 lookup64(const double table[16], U64 index) {
   F64 found;
 #pragma clang loop unroll(full)
   for (int i = 0; i < LANES; i++)
-    found[i] = table[index[i]];
+    found[i] = table[index[i] & 15];
   return found;
 #endif
 }
 
 static inline F32 lookup32(const float table[16], U32 index) {
 #if LANES == 1
-  return table[index];
+  return table[index & 15];
 #elif defined(TALLY_AVX512) && LANES == 16
   F32 all;
   __builtin_memcpy(&all, table, sizeof all);
@@ -306,7 +306,7 @@ static inline F32 lookup32(const float table[16], U32 index) {
   F32 found;
 #pragma clang loop unroll(full)
   for (int i = 0; i < LANES; i++)
-    found[i] = table[index[i]];
+    found[i] = table[index[i] & 15];
   return found;
 #endif
 }

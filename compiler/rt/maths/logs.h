@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Logarithms on processors with registers of 512 bits: x is 2^e m, and a factor c from a table, of few bits, brings
+// m so close to 1 that a polynomial of r = m c - 1 is enough. Nothing is divided. Two instructions split x, also if it
+// is subnormal, and give for 0, infinities and NaN what leads to the right result.
+
+#ifndef LOGS_H
+#define LOGS_H
+
+#include "exponential.h"
+
+#if LANES != 16
+// The factors for m from 1 to 1.5 and from 0.75 to 1, by its first four bits behind the point. Around 1 they are 1,
+// so that nothing cancels there. r is from -0.0372 to 0.0625, and exact.
+static const double FACTORS64[16] = {
+    0x1p0, 0x1.dp-1, 0x1.cp-1, 0x1.ap-1, 0x1.9p-1, 0x1.8p-1, 0x1.7p-1, 0x1.6p-1,
+    0x1.5p0, 0x1.4p0, 0x1.38p0, 0x1.28p0, 0x1.2p0, 0x1.18p0, 0x1.1p0, 0x1p0,
+};
+
+// -log(c) in two parts, the first with 42 bits behind the point; then those of log2 and log10.
+static const double LN64[16] = {
+    0x0p0, 0x1.9335e5d594p-4, 0x1.1178e8227ep-3, 0x1.a93ed3c8aep-3,
+    0x1.f991c6cb3cp-3, 0x1.269621134ep-2, 0x1.522ae0738ap-2, 0x1.7fafa3bd81p-2,
+    -0x1.1675cababap-2, -0x1.c8ff7c79aap-3, -0x1.9525a9cf46p-3, -0x1.29552f82p-3,
+    -0x1.e27076e2bp-4, -0x1.6f0d28ae58p-4, -0x1.f0a30c0118p-5, 0x0p0,
+};
+static const double LN_LOW64[16] = {
+    0x0p0, 0x1.3115c3abd47dap-45, 0x1.1ef78ce2d07f2p-45, -0x1.8724350562169p-45,
+    -0x1.90d04cd7cc834p-44, -0x1.1b61f10522625p-44, 0x1.ebe708164c759p-45, 0x1.46fb79bf6d4cbp-44,
+    -0x1.8380e731f55c4p-44, 0x1.7794f689f8434p-45, 0x1.297137d9f158fp-44, 0x1.5b967f4471dfcp-44,
+    0x1.a342c2af0003cp-45, 0x1.4b4641b664613p-44, 0x1.d599e83368e91p-45, 0x0p0,
+};
+static const double LOG264[16] = {
+    0x0p0, 0x1.22dadc2ab4p-3, 0x1.8a8980abfcp-3, 0x1.32bfee370fp-2,
+    0x1.6cb0f6865dp-2, 0x1.a8ff971811p-2, 0x1.e7df5fe539p-2, 0x1.14c560fe688p-1,
+    -0x1.91bba891f1p-2, -0x1.49a784bcd2p-2, -0x1.24407ab0ep-2, -0x1.acf5e2db4ep-3,
+    -0x1.5c01a39fbep-3, -0x1.08c588cda8p-3, -0x1.663f6fac9p-4, 0x0p0,
+};
+static const double LOG2_LOW64[16] = {
+    0x0p0, -0x1.6d25a5b8a19b2p-44, -0x1.66cccab240e9p-46, -0x1.979a5db68721dp-46,
+    -0x1.c57f2495fb7fap-44, -0x1.6879fa00b120ap-44, -0x1.532c412ba94dbp-44, 0x1.7c407050799bfp-44,
+    -0x1.c22d2cad415aep-44, 0x1.1d406db502403p-44, -0x1.ce60916e52e91p-44, -0x1.927dfc23d978p-44,
+    0x1.2f0c0bfe9dbecp-44, 0x1.871a7610e40bdp-45, -0x1.3167ccc538261p-44, 0x0p0,
+};
+static const double LOG1064[16] = {
+    0x0p0, 0x1.5e3966b7e8p-5, 0x1.db11ed7668p-5, 0x1.715d0ce368p-4,
+    0x1.b721cd1714p-4, 0x1.ffbfc2bbc8p-4, 0x1.25ba8215bp-3, 0x1.4d43f8275ap-3,
+    -0x1.e3bc1ab0ep-4, -0x1.8cf1838864p-4, -0x1.5fe80488bp-4, -0x1.02428c1f08p-4,
+    -0x1.a30a9d60ap-5, -0x1.3ed1199a6p-5, -0x1.af5f92b01p-6, 0x0p0,
+};
+static const double LOG10_LOW64[16] = {
+    0x0p0, 0x1.2951bb9cd2fb7p-45, 0x1.5fa196e1e0ddap-44, -0x1.41149840eaa65p-46,
+    0x1.7e295f660b9dap-44, -0x1.ff229f20ed3d2p-46, -0x1.007bf2d8bf07ap-44, 0x1.20ca9a2bcc728p-45,
+    -0x1.9fe3d562a53fp-44, -0x1.019365163f2fcp-45, 0x1.606adb567e739p-45, -0x1.5ea6bc2bc8c2cp-52,
+    0x1.0163d7e67d282p-45, 0x1.bdafc8ad828b8p-45, 0x1.9f05921f59258p-46, 0x0p0,
+};
+
+// (log(1 + r) - r) / r^2, to 2^-54 of it.
+static const double LOG_TAIL64[] = {
+    -0x1p-1, 0x1.5555555555537p-2, -0x1.0000000000bdfp-2, 0x1.9999999a0bddfp-3, -0x1.555555405dd04p-3,
+    0x1.2492450749fdcp-3, -0x1.000048b6fdc89p-3, 0x1.c73aa6cf7fff8p-4, -0x1.99828fc9b37ap-4, 0x1.4e92005bb06f9p-4,
+};
+
+// x = m 2^e with m from 0.75 to 1.5. 0 and infinity have the mantissa 1 and an infinite exponent, negative numbers and
+// NaN have the mantissa NaN.
+struct parts64 {
+  F64 m, e;
+};
+
+static inline struct parts64 parts64(F64 x) {
+#if LANES == 1
+  pair64 in = {x, x};
+  F64 m = __builtin_ia32_getmantsd_round_mask(in, in, 11, in, -1, 4)[0];
+  F64 e = __builtin_ia32_getexpsd128_round_mask(in, in, in, -1, 4)[0];
+#else
+  F64 m = __builtin_ia32_getmantpd512_mask(x, 11, x, -1, 4), e = __builtin_ia32_getexppd512_mask(x, x, -1, 4);
+#endif
+  // The exponent is that of a mantissa from 1 to 2.
+  return (struct parts64){m, m < 1 ? e + 1 : e};
+}
+
+struct constant64 {
+  double hi, lo;
+};
+
+// The logarithm to a base b: log_b(e), log_b(2) and log_b(1 / c) in two parts each.
+static inline F64 log_whole64(F64 x, struct constant64 one, struct constant64 two, const double high[16], const double low[16]) {
+  struct parts64 it = parts64(x);
+  U64 index = bits64(it.m) >> 48;
+  F64 r = fma64(it.m, lookup64(FACTORS64, index), -1), square = r * r;
+  F64 whole = fma64(it.e, two.hi, lookup64(high, index)), rest = lookup64(low, index);
+  rest = two.lo == 0 ? rest : fma64(it.e, two.lo, rest);
+  D64 first = {r, 0};
+  if (one.hi != 1) {
+    first = product64(r, one.hi);
+    first.lo = fma64(r, one.lo, first.lo);
+    square *= one.hi;
+  }
+  D64 sum = sum64(whole, first.hi);
+  F64 result = sum.hi + fma64(square, POLYNOMIAL64(LOG_TAIL64, r, r * r), sum.lo + (rest + first.lo));
+  // Infinite sums have no remainder.
+  return result != result ? sum.hi : result;
+}
+#endif
+
+// The same for floats: the first parts have 15 bits behind the point, and the polynomial is good to 2^-26.
+static const float FACTORS32[16] = {
+    0x1p0f, 0x1.dp-1f, 0x1.cp-1f, 0x1.ap-1f, 0x1.9p-1f, 0x1.8p-1f, 0x1.7p-1f, 0x1.6p-1f,
+    0x1.5p0f, 0x1.4p0f, 0x1.38p0f, 0x1.28p0f, 0x1.2p0f, 0x1.18p0f, 0x1.1p0f, 0x1p0f,
+};
+static const float LN32[16] = {
+    0x0p0f, 0x1.934p-4f, 0x1.118p-3f, 0x1.a94p-3f, 0x1.f99p-3f, 0x1.2698p-2f, 0x1.5228p-2f, 0x1.7fbp-2f,
+    -0x1.1678p-2f, -0x1.c9p-3f, -0x1.952p-3f, -0x1.295p-3f, -0x1.e28p-4f, -0x1.6fp-4f, -0x1.f0cp-5f, 0x0p0f,
+};
+static const float LN_LOW32[16] = {
+    0x0p0f, -0x1.43454ep-17f, -0x1.c5f76p-17f, -0x1.2c3752p-19f, 0x1.c6cb3cp-19f, -0x1.deecb2p-18f, 0x1.7039c6p-17f, -0x1.7109fap-20f,
+    0x1.1aa2a2p-17f, 0x1.070cacp-20f, -0x1.6a73d2p-17f, -0x1.4be08p-17f, 0x1.f123aap-17f, -0x1.a515cap-17f, 0x1.cf3feep-17f, 0x0p0f,
+};
+static const float LOG232[16] = {
+    0x0p0f, 0x1.22ep-3f, 0x1.8a9p-3f, 0x1.32cp-2f, 0x1.6cbp-2f, 0x1.a9p-2f, 0x1.e7ep-2f, 0x1.14c4p-1f,
+    -0x1.91b8p-2f, -0x1.49a8p-2f, -0x1.244p-2f, -0x1.acfp-3f, -0x1.5cp-3f, -0x1.08cp-3f, -0x1.664p-4f, 0x0p0f,
+};
+static const float LOG2_LOW32[16] = {
+    0x0p0f, -0x1.48f554p-17f, -0x1.9fd502p-17f, -0x1.1c8f12p-22f, 0x1.ed0cbap-19f, -0x1.a39fbep-20f, -0x1.40358ep-19f, 0x1.60fe68p-17f,
+    -0x1.d448f8p-17f, 0x1.ed0cbap-20f, -0x1.eac382p-20f, -0x1.78b6d4p-17f, -0x1.a39fbep-19f, -0x1.62336ap-17f, 0x1.20a6dep-21f, 0x0p0f,
+};
+static const float LOG1032[16] = {
+    0x0p0f, 0x1.5e4p-5f, 0x1.dbp-5f, 0x1.716p-4f, 0x1.b72p-4f, 0x1.ffcp-4f, 0x1.25cp-3f, 0x1.4d4p-3f,
+    -0x1.e3cp-4f, -0x1.8dp-4f, -0x1.5fep-4f, -0x1.024p-4f, -0x1.a3p-5f, -0x1.3ecp-5f, -0x1.af8p-6f, 0x0p0f,
+};
+static const float LOG10_LOW32[16] = {
+    0x0p0f, -0x1.a65206p-19f, 0x1.1ed766p-17f, -0x1.798e4cp-19f, 0x1.cd1716p-20f, -0x1.ea21c4p-23f, -0x1.5f7a94p-17f, 0x1.fc13aep-18f,
+    0x1.f2a79p-19f, 0x1.cf8ef4p-17f, -0x1.009116p-17f, -0x1.460f84p-19f, -0x1.53ac14p-18f, -0x1.1199a6p-17f, 0x1.036a8p-17f, 0x0p0f,
+};
+static const float LOG_TAIL32[] = {
+    -0x1p-1f, 0x1.55554ep-2f, -0x1.00029ep-2f, 0x1.9a1536p-3f, -0x1.45ffaap-3f,
+};
+
+struct parts32 {
+  F32 m, e;
+};
+
+static inline struct parts32 parts32(F32 x) {
+#if LANES == 1
+  four32 in = {x, x, x, x};
+  F32 m = __builtin_ia32_getmantss_round_mask(in, in, 11, in, -1, 4)[0];
+  F32 e = __builtin_ia32_getexpss128_round_mask(in, in, in, -1, 4)[0];
+#elif LANES == 8
+  F32 m = __builtin_ia32_getmantps256_mask(x, 11, x, -1), e = __builtin_ia32_getexpps256_mask(x, x, -1);
+#else
+  F32 m = __builtin_ia32_getmantps512_mask(x, 11, x, -1, 4), e = __builtin_ia32_getexpps512_mask(x, x, -1, 4);
+#endif
+  return (struct parts32){m, m < 1 ? e + 1 : e};
+}
+
+struct constant32 {
+  float hi, lo;
+};
+
+static inline F32 log_whole32(F32 x, struct constant32 one, struct constant32 two, const float high[16],
+                              const float low[16]) {
+  struct parts32 it = parts32(x);
+  U32 index = bits32(it.m) >> 19;
+  F32 r = fma32(it.m, lookup32(FACTORS32, index), -1), square = r * r;
+  F32 whole = fma32(it.e, two.hi, lookup32(high, index)), rest = lookup32(low, index);
+  rest = two.lo == 0 ? rest : fma32(it.e, two.lo, rest);
+  D32 first = {r, 0};
+  if (one.hi != 1) {
+    first = product32(r, one.hi);
+    first.lo = fma32(r, one.lo, first.lo);
+    square *= one.hi;
+  }
+  D32 sum = sum32(whole, first.hi);
+  F32 result = sum.hi + fma32(square, POLYNOMIAL32(LOG_TAIL32, r, r * r), sum.lo + (rest + first.lo));
+  return result != result ? sum.hi : result;
+}
+
+#endif
