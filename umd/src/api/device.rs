@@ -7,10 +7,10 @@ use tally_compiler_protocol::SUBGROUP_SIZES;
 use tally_uapi::eu::{MAX_GROUP_ITEMS, MAX_LOCAL_BYTES};
 use tally_uapi::image;
 use tally_uapi::ioctl::engine_capability;
+use tally_uapi::packet::MAX_FILL_PATTERN;
 use tally_ze::*;
 
 use super::api;
-use super::list::copy::MAX_PATTERN;
 use super::memory::external;
 use crate::core::device::Device;
 use crate::core::host_clock;
@@ -216,14 +216,17 @@ api! {
             let out = pCommandQueueGroupProperties.wrapping_add(i);
             let (out, _) = call.raw_properties(out, "pCommandQueueGroupProperties", &[])?;
             out.flags = group::empty();
+            // What the engine repeats itself. Longer patterns are copied row by row, and work too; as Intel's driver
+            // does, this admits it for groups that compute only.
+            out.maxMemoryFillPatternSize = MAX_FILL_PATTERN as usize;
             if engine.capabilities & engine_capability::COMPUTE != 0 {
                 out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE
                     | group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COOPERATIVE_KERNELS;
+                out.maxMemoryFillPatternSize = usize::MAX;
             }
             if engine.capabilities & engine_capability::COPY != 0 {
                 out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;
             }
-            out.maxMemoryFillPatternSize = MAX_PATTERN;
             out.numQueues = engine.count;
         }
         Ok(())

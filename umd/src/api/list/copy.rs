@@ -171,10 +171,6 @@ fn copy(
     append(call, list, &Command::Copy { dst, src, size }, events)
 }
 
-/// Bytes of the largest pattern, on every engine. The engines repeat short patterns themselves; longer ones are
-/// copied row by row.
-pub const MAX_PATTERN: usize = 1 << 20;
-
 fn fill(
     call: Call<'_>,
     list: &List,
@@ -188,10 +184,8 @@ fn fill(
     // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pattern`
     call.out(pattern.cast_mut(), "pattern")?;
     let wrong = |text: String| Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, text);
-    if !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
-        return Err(wrong(format!(
-            "pattern_size: {pattern_size} is no power of two up to {MAX_PATTERN}"
-        )));
+    if !pattern_size.is_power_of_two() {
+        return Err(wrong(format!("pattern_size: {pattern_size} is no power of two")));
     }
     // The specification refuses it. Intel's driver ends the fill with the first bytes of the pattern.
     if size & (pattern_size - 1) != 0 {
