@@ -399,9 +399,9 @@ impl<'a> Lines<'a> {
         let step = *self.steps.get(&phi)?;
         let Type::Int(32 | 64) = self.module.types[ty] else { return None };
         let fits = match stays {
-            Ne => step.abs() == 1,
+            Ne => matches!(step, 1 | -1),
             SLt | SLe | ULt | ULe => (1..1 << 16).contains(&step),
-            SGt | SGe | UGt | UGe => (1..1 << 16).contains(&-step),
+            SGt | SGe | UGt | UGe => (1 - (1 << 16)..0).contains(&step),
             _ => false,
         };
         // The limit is computed in front of the loop.
