@@ -18,6 +18,7 @@
 //!
 //! Any input gives a module or an error; time and memory are bounded by the input's size.
 
+mod angles;
 mod annotations;
 mod arith;
 mod async_copy;

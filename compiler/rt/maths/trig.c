@@ -108,7 +108,7 @@ static inline struct quarter64 quarter_of64(D64 r, U64 quarters) {
   F64 half = 0.5 * square;
   D64 most = sum64(1, -half);
   F64 curve = fma64(square * square, POLYNOMIAL64(COS64, square, square * square), -(r.hi * r.lo));
-  F64 cosine = most.hi + (most.lo + (curve - lost64(0.5 * r.hi, r.hi, half)));
+  F64 cosine = most.hi + (most.lo + curve);
   return (struct quarter64){r.hi + sine, cosine, quarters};
 }
 
@@ -223,9 +223,20 @@ static inline F32 cos_near_32(F32 x) {
   return or_one32(x, sine_of_rest32(less_half_turns32(x, count), bits32(shifted) + 1));
 }
 
+// The same for |r| <= pi/4, and (cos(r) - 1 + r^2/2) / r^4, to 2^-27 and 2^-29.
+static const float SIN32[] = {-0x1.555552p-3f, 0x1.110be6p-7f, -0x1.9ab3cep-13f};
+static const float COS32[] = {0x1.555554p-5f, -0x1.6c129ep-10f, 0x1.9bc73cp-16f};
+
 static inline F32 sincos_near_32(F32 x, F32 *cosine) {
-  *cosine = cos_near_32(x);
-  return sin_near_32(x);
+  F32 shifted = fma32(x, (float)TWO_OVER_PI, ROUNDER32);
+  F32 r = less_half_turns32(x, 0.5f * (shifted - ROUNDER32)), square = r * r, fourth = square * square;
+  F32 sine = fma32(r * square, POLYNOMIAL32(SIN32, square, fourth), r);
+  sine = r == 0 ? r : sine;
+  F32 other = fma32(square, fma32(square, POLYNOMIAL32(COS32, square, fourth), -0.5f), 1);
+  U32 quarters = bits32(shifted);
+  M32 odd = is_odd32(quarters);
+  *cosine = second_signed32(odd ? sine : other, quarters + 1);
+  return second_signed32(odd ? other : sine, quarters);
 }
 
 // (tan(r) - r) / r^3 as a polynomial of r^2 for |r| <= 0.82, so that the tangent is good to 2^-28.

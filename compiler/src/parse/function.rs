@@ -11,8 +11,8 @@ use super::builder::{Builder, Def, InstructionSet, Signature};
 use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
-    arith, async_copy, brain, debug, directed, dot, gather, group, image, imports, indirect, lines,
-    matrix, matrix_checked, memory, opencl, vendor,
+    angles, arith, async_copy, brain, debug, directed, dot, gather, group, image, imports,
+    indirect, lines, matrix, matrix_checked, memory, opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -109,6 +109,7 @@ impl Body<'_, '_> {
         debug::name_the_rest(self, head.result().unwrap_or_default());
         self.remove_unreachable_blocks();
         self.remove_unused_queries();
+        angles::join(&mut self.b.module, &mut self.f);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! interpreter, which calls other libraries. The library's own test covers accuracy.
 
 use tally_compiler::interp::{self, Launch, Memory};
-use tally_compiler::ir::Module;
+use tally_compiler::ir::{MathOp, Module, Op};
 
 use crate::harness::{Grid, Kernel, buffer, clang, module, targets};
 
@@ -247,4 +247,27 @@ fn native_functions_are_as_good_in_vectors() {
             }
         }
     }
+}
+
+/// The sine and the cosine of one number are computed together, unless they are approximate.
+#[test]
+fn a_sine_and_a_cosine_are_one_operation() {
+    let module = crate::widen::wide(
+        "kernel void turn(global float *x, global double *y) {
+           int i = get_global_id(0);
+           float a = x[i], b = a * 2;
+           x[i] = sin(a) + cos(a) * cos(b) + native_sin(b) + native_cos(b);
+           y[i] = cos(y[i] * 3) + sin(y[i] * 3);
+         }",
+    );
+    let blocks = module.functions[module.kernels[0].function].blocks.iter();
+    let operations: Vec<MathOp> = blocks
+        .flat_map(|(_, block)| &block.insts)
+        .filter_map(|inst| match inst.op {
+            Op::Math(op, _) => Some(op),
+            _ => None,
+        })
+        .collect();
+    let count = |op| operations.iter().filter(|&&other| other == op).count();
+    assert_eq!([MathOp::Sincos, MathOp::Sin, MathOp::Cos].map(count), [2, 1, 2], "{operations:?}");
 }
