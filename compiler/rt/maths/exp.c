@@ -44,11 +44,7 @@ FUNCTION64_OR(exp, abs64(x) <= 708, near64(exp_of(x)), exp_far(x))
 FUNCTION64_OR(exp2, abs64(x) <= 1021, near64(exp2_of(x)), FAR64(exp2_of, x, -1076, 1025))
 FUNCTION64_OR(exp10, abs64(x) <= 307, near64(exp10_of(x)), FAR64(exp10_of, x, -325, 309))
 #elif LANES != 16
-// (b^r - 1 - r log b) / r^2 for b^r up to 2^(1/32) and its inverse, to 2^-64.
-static const double EXP_TAIL_64[] = {
-    0x1.0000000000001p-1, 0x1.5555555555557p-3, 0x1.55555554dfb75p-5, 0x1.11111110b286ep-7,
-    0x1.6c17f57ba0643p-10, 0x1.a01b5add15e81p-13,
-};
+// The same for the bases 2 and 10.
 static const double EXP2_TAIL_64[] = {
     0x1.ebfbdff82c59p-3, 0x1.c6b08d704a0c2p-5, 0x1.3b2ab6fb418fap-7, 0x1.5d87fe782737p-10,
     0x1.430a1ce75e149p-13, 0x1.ffcdae03da1f9p-17,

@@ -6,6 +6,9 @@
 // doubles.
 
 #include "exponential.h"
+#ifdef TALLY_AVX512
+#include "powers.h"
+#endif
 
 // The numbers from 0.6875 to 1.375 fall into sixteen intervals of equal size in their bits. Each has a
 // factor; around 1 it is 1.
@@ -77,10 +80,16 @@ struct power {
 static inline struct power power(F64 x, F64 y, F64 more) {
   D64 log = log_close(x);
   F64 hi = log.hi * y, lo = fma64(log.lo, y, fma64(log.hi, more, lost64(log.hi, y, hi)));
+#if defined(TALLY_AVX512) && LANES != 16
+  F64 shifted = fma64(hi, LOG2_E, SIXTEENTHS64), count = shifted - SIXTEENTHS64;
+  F64 r = fma64(-count, LN_2_HIGH, hi) + fma64(-count, LN_2_REST, lo);
+  return (struct power){power64(r, shifted, 1, EXP_TAIL_64, not_below64(hi, -700)), abs64(hi) <= 700};
+#else
   F64 shifted = fma64(hi, LOG2_E, ROUNDER64), count = shifted - ROUNDER64;
   F64 r = fma64(-count, LN_2_HIGH, hi), low = fma64(-count, LN_2_REST, lo);
   D64 rest = any_sum64(r, low);
   return (struct power){scaled64(exp64(rest.hi, rest.lo), shifted), abs64(hi) <= 700};
+#endif
 }
 
 // The same, precise enough for floats.
@@ -103,8 +112,8 @@ static const double EXP2_NARROW[] = {
     0x1.5d874c5572c1dp-10, 0x1.4440230eec58ap-13, 0x1.00dc679e110ddp-16,
 };
 
-// x^y of a positive normal x.
-static inline struct power power_narrow(F64 x, F64 y) {
+// x^y of a positive float that is not infinite, by a number that is not.
+static inline F32 power_narrow(F64 x, F64 y) {
   struct place it = place_of(x);
   F64 r = fma64(it.m, lookup64(FACTORS, it.index), -1);
   F64 log = it.exponent + lookup64(LOGS2, it.index);
@@ -113,7 +122,7 @@ static inline struct power power_narrow(F64 x, F64 y) {
   z = z < least ? least : z > most ? most : z;
   F64 shifted = z + ROUNDER64, t = z - (shifted - ROUNDER64);
   F64 result = fma64(t, POLYNOMIAL64(EXP2_NARROW, t, t * t), 1);
-  return (struct power){scaled64(result, shifted), z == z};
+  return narrow(scaled64(result, shifted));
 }
 
 // Adds the powers of 0 by positive numbers, where `plain` says that it is +0 or y an integer.
@@ -183,44 +192,53 @@ FUNCTION64_OF_TWO(pow, pow_near(x, y).inside, pow_near(x, y).result)
 FUNCTION64_WITH_INT(pown, pown_near(x, wide_of_int(n)).inside, pown_near(x, wide_of_int(n)).result)
 FUNCTION64_WITH_INT(rootn, rootn_near(x, wide_of_int(n)).inside, rootn_near(x, wide_of_int(n)).result)
 
-// A float is a normal double.
-static inline M64 has_power(F64 x) { return (x > 0) & (x < __builtin_inf()); }
+struct power32 {
+  F32 result;
+  M32 inside;
+};
 
-static inline struct power powr_near_32(F32 x, F32 y) {
-  struct power it = power_narrow(wide(x), wide(y));
-  it.inside &= has_power(wide(x)) & (abs64(wide(y)) < __builtin_inf());
-  return with_zero(it, wide(x), wide(y), wide(y) < __builtin_inf());
+static inline M32 has_power32(F32 x) { return (x > 0) & (x < __builtin_inff()); }
+
+// Adds the powers of 0 by positive numbers, where `plain` says that it is +0 or y an integer.
+static inline struct power32 with_zero32(struct power32 it, F32 x, F32 y, M32 plain) {
+  M32 zero = (x == 0) & (y > 0);
+  F32 nothing = 0;
+  return (struct power32){zero ? nothing : it.result, it.inside | (zero & plain)};
 }
 
-static inline struct power pow_near_32(F32 x, F32 y) {
-  F64 a = wide(x), b = wide(y);
-  struct integer64 whole = integer64(b);
-  struct power it = power_narrow(abs64(a), b);
-  M64 plain = (abs64(b) < 0x1p51) & (has_no_sign(a) | whole.is_integer);
-  it.inside &= has_power(abs64(a)) & plain;
-  it = with_zero(it, a, b, plain);
-  it.result = signed_power(it.result, a, whole.low_bits);
+static inline F32 signed_power32(F32 x, F32 sign, U32 low_bits) {
+  return of_bits32(bits32(x) ^ (bits32(sign) & (low_bits << 31)));
+}
+
+static inline struct power32 powr_near_32(F32 x, F32 y) {
+  M32 finite = abs32(y) < __builtin_inff();
+  struct power32 it = {power_narrow(wide(x), wide(y)), has_power32(x) & finite};
+  return with_zero32(it, x, y, finite);
+}
+
+static inline struct power32 pow_near_32(F32 x, F32 y) {
+  F32 size = abs32(x), shifted = y + ROUNDER32;
+  M32 is_integer = (abs32(y) < 0x1p22f) & (shifted - ROUNDER32 == y);
+  M32 plain = (abs32(y) < __builtin_inff()) & ((bits32(x) < 0x80000000) | is_integer);
+  struct power32 it = {power_narrow(wide(size), wide(y)), has_power32(size) & plain};
+  it = with_zero32(it, x, y, plain);
+  // Where y is no integer, x has no sign to give.
+  it.result = signed_power32(it.result, x, bits32(shifted));
   return it;
 }
 
-static inline struct power pown_near_32(F32 x, I32 n) {
-  F64 a = wide(x), b = wide_of_int(n);
-  struct power it = power_narrow(abs64(a), b);
-  it.inside &= has_power(abs64(a));
-  it.result = signed_power(it.result, a, integer64(b).low_bits);
-  return it;
+static inline struct power32 pown_near_32(F32 x, I32 n) {
+  F32 size = abs32(x), result = power_narrow(wide(size), wide_of_int(n));
+  return (struct power32){signed_power32(result, x, (U32)n), has_power32(size)};
 }
 
-static inline struct power rootn_near_32(F32 x, I32 n) {
-  F64 a = wide(x), b = wide_of_int(n);
-  U64 low_bits = integer64(b).low_bits;
-  struct power it = power_narrow(abs64(a), 1 / b);
-  it.inside &= has_power(abs64(a)) & ((a > 0) | ((low_bits & 1) != 0)) & (b != 0);
-  it.result = signed_power(it.result, a, low_bits);
-  return it;
+static inline struct power32 rootn_near_32(F32 x, I32 n) {
+  F32 size = abs32(x), result = power_narrow(wide(size), 1 / wide_of_int(n));
+  M32 inside = has_power32(size) & ((x > 0) | (((U32)n & 1) != 0)) & (n != 0);
+  return (struct power32){signed_power32(result, x, (U32)n), inside};
 }
 
-FUNCTION32_OF_TWO(powr, narrow_mask(powr_near_32(x, y).inside), narrow(powr_near_32(x, y).result))
-FUNCTION32_OF_TWO(pow, narrow_mask(pow_near_32(x, y).inside), narrow(pow_near_32(x, y).result))
-FUNCTION32_WITH_INT(pown, narrow_mask(pown_near_32(x, n).inside), narrow(pown_near_32(x, n).result))
-FUNCTION32_WITH_INT(rootn, narrow_mask(rootn_near_32(x, n).inside), narrow(rootn_near_32(x, n).result))
+FUNCTION32_OF_TWO(powr, powr_near_32(x, y).inside, powr_near_32(x, y).result)
+FUNCTION32_OF_TWO(pow, pow_near_32(x, y).inside, pow_near_32(x, y).result)
+FUNCTION32_WITH_INT(pown, pown_near_32(x, n).inside, pown_near_32(x, n).result)
+FUNCTION32_WITH_INT(rootn, rootn_near_32(x, n).inside, rootn_near_32(x, n).result)

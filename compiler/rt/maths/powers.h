@@ -45,6 +45,12 @@ static inline F64 raised_or_zero64(F64 x, F64 count, KEPT64 kept) {
 }
 #endif
 
+// (b^r - 1 - r log b) / r^2 for b^r up to 2^(1/32) and its inverse, to 2^-64, for the base e.
+static const double EXP_TAIL_64[] = {
+    0x1.0000000000001p-1, 0x1.5555555555557p-3, 0x1.55555554dfb75p-5, 0x1.11111110b286ep-7,
+    0x1.6c17f57ba0643p-10, 0x1.a01b5add15e81p-13,
+};
+
 // b^r 2^count, where `shifted` is the count plus SIXTEENTHS64, and b^r - 1 is r log_b + r^2 tail(r); 0 in lanes
 // that are not kept.
 static inline F64 power64(F64 r, F64 shifted, double log_b, const double tail[6], KEPT64 kept) {
