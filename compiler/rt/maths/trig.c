@@ -27,9 +27,8 @@
 static inline D64 less_half_turns64(F64 x, F64 count) {
 #ifdef TALLY_FMA
   // The first difference is exact: it has no more digits than a double.
-  F64 rest = fma64(-count, PI_64, x), second = count * PI_LOW_64, high = rest - second;
-  F64 lost = (rest - high) - second;
-  return (D64){high, fma64(-count, PI_REST_64, lost - lost64(count, PI_LOW_64, second))};
+  F64 rest = fma64(-count, PI_64, x), high = fma64(-count, PI_LOW_64, rest);
+  return (D64){high, fma64(-count, PI_REST_64, fma64(-count, PI_LOW_64, rest - high))};
 #else
   // Three parts of 33 bits, so that their products are exact (Cody and Waite, "Software manual for the
   // elementary functions", 1980).
@@ -55,9 +54,26 @@ static inline F32 second_signed32(F32 x, U32 quarters) {
   return of_bits32(bits32(x) ^ ((quarters & 2) << 30));
 }
 
-// Keeps the last rounding from making a sine larger than 1.
-static inline F64 bounded64(F64 x) { return abs64(x) > 1 ? with_sign64((F64)1, x) : x; }
-static inline F32 bounded32(F32 x) { return abs32(x) > 1 ? with_sign32((F32)1, x) : x; }
+// Keeps the last rounding from making a sine larger than 1: the smaller magnitude, with the number's sign.
+static inline F64 bounded64(F64 x) {
+#if defined(TALLY_AVX512) && LANES == 8
+  F64 one = 1;
+  return __builtin_ia32_rangepd512_mask(x, one, 2, x, -1, 4);
+#else
+  return abs64(x) > 1 ? with_sign64((F64)1, x) : x;
+#endif
+}
+static inline F32 bounded32(F32 x) {
+#if defined(TALLY_AVX512) && LANES == 16
+  F32 one = 1;
+  return __builtin_ia32_rangeps512_mask(x, one, 2, x, -1, 4);
+#elif defined(TALLY_AVX512) && LANES == 8
+  F32 one = 1;
+  return __builtin_ia32_rangeps256_mask(x, one, 2, x, -1);
+#else
+  return abs32(x) > 1 ? with_sign32((F32)1, x) : x;
+#endif
+}
 
 // The sine of r, negated for odd numbers of half turns.
 static inline F64 sine_of_rest64(D64 r, U64 half_turns) {
