@@ -216,8 +216,8 @@ api! {
             let out = pCommandQueueGroupProperties.wrapping_add(i);
             let (out, _) = call.raw_properties(out, "pCommandQueueGroupProperties", &[])?;
             out.flags = group::empty();
-            // What the engine repeats itself. Longer patterns are copied row by row, and work too; as Intel's driver
-            // does, this admits it for groups that compute only.
+            // What an engine repeats itself. Longer patterns are copied row by row on any engine. As Intel's driver,
+            // this promises any length for groups that compute.
             out.maxMemoryFillPatternSize = MAX_FILL_PATTERN as usize;
             if engine.capabilities & engine_capability::COMPUTE != 0 {
                 out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE
