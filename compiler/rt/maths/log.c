@@ -2,9 +2,6 @@
 // Logarithms: log, log2, log10, log1p.
 
 #include "logarithm.h"
-#ifdef TALLY_AVX512
-#include "logs.h"
-#endif
 
 // log2(e) and log10(e) in two parts; log10(2) with a first part of 40 bits, or of 12.
 #define LOG2_E_LOW 0x1.777d0ffda0d24p-56

@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The core of the logarithms: x is a power of two times a number m around 1, whose logarithm is 2
-// atanh(s) with s = (m - 1) / (m + 1). Floats take a table instead, where there is an instruction for it.
+// atanh(s) with s = (m - 1) / (m + 1), or comes from a table (logs.h).
 
 #ifndef LOGARITHM_H
 #define LOGARITHM_H
 
 #include "exponential.h"
+#ifdef TALLY_AVX512
+#include "logs.h"
+#endif
 
-#define SQRT_HALF_BITS64 0x3fe6a09e667f3bcd
-#define SQRT_HALF_BITS32 0x3f3504f3
+// x = m * 2^exponent with m from sqrt(1/2) to sqrt(2), or from 0.75 to 1.5 for the tables of logs.h.
+#if defined(TALLY_AVX512) && LANES != 16
+#define FIRST_BITS64 0x3fe8000000000000
+#else
+#define FIRST_BITS64 0x3fe6a09e667f3bcd
+#endif
+#ifdef TALLY_AVX512
+#define FIRST_BITS32 0x3f400000
+#else
+#define FIRST_BITS32 0x3f3504f3
+#endif
 
-// x = m * 2^exponent with m in [sqrt(1/2), sqrt(2)).
 struct split64 {
   F64 m, exponent;
 };
@@ -21,16 +32,16 @@ struct split32 {
 
 // Splits a positive normal number.
 static inline struct split64 split64(F64 x) {
-  U64 bits = bits64(x) - SQRT_HALF_BITS64;
+  U64 bits = bits64(x) - FIRST_BITS64;
   // Converts to double without a conversion of 64-bit integers: the integer is placed below 2^52.
   F64 exponent = of_bits64((bits >> 52 ^ 0x800) | 0x4330000000000000) - (0x1p52 + 0x800);
-  return (struct split64){of_bits64((bits & 0xfffffffffffff) + SQRT_HALF_BITS64), exponent};
+  return (struct split64){of_bits64((bits & 0xfffffffffffff) + FIRST_BITS64), exponent};
 }
 
 static inline struct split32 split32(F32 x) {
-  U32 bits = bits32(x) - SQRT_HALF_BITS32;
+  U32 bits = bits32(x) - FIRST_BITS32;
   F32 exponent = float_of_int((I32)bits >> 23);
-  return (struct split32){of_bits32((bits & 0x7fffff) + SQRT_HALF_BITS32), exponent};
+  return (struct split32){of_bits32((bits & 0x7fffff) + FIRST_BITS32), exponent};
 }
 
 // Splits a positive subnormal number.
@@ -66,7 +77,17 @@ static const double ATANH64[] = {
     0x1.745ca0a19b8ddp-3, 0x1.3b2b8d61b46cfp-3, 0x1.0e6b469b2f1a6p-3, 0x1.179321d845005p-3,
 };
 
-// log(m + rest) to 2^-57 of it, for m in [sqrt(1/2), sqrt(2)] and a small rest.
+// log(m + rest) to 2^-57 of it, for an m that a number was split into and a small rest.
+#if defined(TALLY_AVX512) && LANES != 16
+// m times the factor, less 1, is exact.
+static inline D64 log_around_one64(F64 m, F64 rest) {
+  U64 index = bits64(m) >> 48;
+  F64 factor = lookup64(FACTORS64, index), r = fma64(m, factor, -1), left = rest * factor, square = r * r;
+  F64 low = fma64(square, POLYNOMIAL64(LOG_TAIL64, r, square), fma64(-left, r, left));
+  D64 sum = sum64(lookup64(LN64, index), r);
+  return (D64){sum.hi, sum.lo + (low + lookup64(LN_LOW64, index))};
+}
+#else
 static inline D64 log_around_one64(F64 m, F64 rest) {
   F64 f = m - 1, sum = m + 1;
   F64 inverse = 1 / sum, s = f * inverse;
@@ -77,35 +98,18 @@ static inline D64 log_around_one64(F64 m, F64 rest) {
                   (left * inverse) * fma64(square, 2, 2));
   return (D64){s + s, low};
 }
+#endif
 
 // The same for floats, to 2^-32.
 static const float ATANH32[] = {0x1.555556p-1f, 0x1.99993ap-2f, 0x1.246574p-2f, 0x1.e059b4p-3f};
 
 #ifdef TALLY_AVX512
-// Where tables lie in registers, a product takes the place of the division, which takes 16 times as long: log(m) is
-// log(m c) - log(c), where 1/c is a number near the middle of one of 16 intervals, or 1 around 1, so that log(c)
-// is a float to 2^-38.
-static const float INVERSES_32[] = {
-    0x1.62487cp0f, 0x1.53818cp0f, 0x1.45fdeap0f, 0x1.39a290p0f, 0x1.2e1832p0f, 0x1.2335b4p0f,
-    0x1.1950fap0f, 0x1.0fe022p0f, 0x1.07404p0f, 1, 0x1.de38bp-1f, 0x1.c3ec2cp-1f,
-    0x1.ac40d6p-1f, 0x1.96eb86p-1f, 0x1.83b164p-1f, 0x1.72294ep-1f,
-};
-static const float LOGS_32[] = {
-    -0x1.4cb79p-2f, -0x1.2117p-2f, -0x1.eefdc2p-3f, -0x1.9fd9fap-3f, -0x1.53126cp-3f, -0x1.07eb22p-3f,
-    -0x1.824318p-4f, -0x1.ece31p-5f, -0x1.c99ca8p-6f, 0, 0x1.178e18p-4f, 0x1.ff3cc6p-4f,
-    0x1.6dcb02p-3f, 0x1.d67124p-3f, 0x1.1cc922p-2f, 0x1.4c2bcp-2f,
-};
-
-// (log(1 + r) - r) / r^2 for r in [-0.0325, 0.0393].
-static const float LOG_TAIL_32[] = {-0.5f, 0x1.555554p-2f, -0x1.000056p-2f, 0x1.9a118ap-3f, -0x1.523adap-3f};
-
 static inline D32 log_around_one32(F32 m, F32 rest) {
-  U32 index = (bits32(m) - SQRT_HALF_BITS32) >> 19;
-  F32 c = lookup32(INVERSES_32, index), product = m * c, r = product - 1, square = r * r;
-  F32 left = fma32(rest, c, lost32(m, c, product));
-  F32 low = fma32(square, POLYNOMIAL32(LOG_TAIL_32, r, square), fma32(-left, r, left));
-  D32 sum = sum32(lookup32(LOGS_32, index), r);
-  return (D32){sum.hi, sum.lo + low};
+  U32 index = bits32(m) >> 19;
+  F32 factor = lookup32(FACTORS32, index), r = fma32(m, factor, -1), left = rest * factor, square = r * r;
+  F32 low = fma32(square, POLYNOMIAL32(LOG_TAIL32, r, square), fma32(-left, r, left));
+  D32 sum = sum32(lookup32(LN32, index), r);
+  return (D32){sum.hi, sum.lo + (low + lookup32(LN_LOW32, index))};
 }
 #else
 static inline D32 log_around_one32(F32 m, F32 rest) {
