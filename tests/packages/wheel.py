@@ -48,7 +48,7 @@ def dpnp_runs(s):
     assert said == "332833500.0 True Device(level_zero:gpu:0)\n[1 2 3] [2. 3.]\n", said
     for command in ([f"{BIN}/tally-run", f"{BIN}/python", "-c", FFT], [f"{BIN}/python", "-c", ACTIVATE + FFT]):
         said = s.run(*command).stdout
-        assert said == "[ 6.  -1.5 -1.5] 1000.0\n", said
+        assert said == "[ 6.  -1.5 -1.5] 1000.\n", said
 
 
 def tools_answer(s):
