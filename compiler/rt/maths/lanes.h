@@ -189,6 +189,9 @@ static inline F32 polynomial32(const float *c, int count, F32 x, F32 square) {
 #define POLYNOMIAL64(c, x, square) polynomial64(c, sizeof(c) / sizeof(c)[0], x, square)
 #define POLYNOMIAL32(c, x, square) polynomial32(c, sizeof(c) / sizeof(c)[0], x, square)
 
+// What instructions of 512 bits are told about their rounding (_MM_FROUND_CUR_DIRECTION).
+#define CURRENT_ROUNDING 4
+
 #if defined(TALLY_FMA) && LANES == 1
 typedef double pair64 __attribute__((vector_size(16)));
 typedef float four32 __attribute__((vector_size(16)));

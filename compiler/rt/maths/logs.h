@@ -8,6 +8,10 @@
 
 #include "exponential.h"
 
+// For the instruction that gives the mantissa: from 0.75 to 1.5, and NaN for a negative number
+// (_MM_MANT_NORM_p75_1p5 and _MM_MANT_SIGN_nan).
+#define MANTISSA 11
+
 #if LANES != 16
 // The factors for m from 1 to 1.5 and from 0.75 to 1, by its first four bits behind the point. Around 1 they are 1,
 // so that nothing cancels there. r is from -0.0372 to 0.0625, and exact.
@@ -57,7 +61,8 @@ static const double LOG10_LOW64[16] = {
 // (log(1 + r) - r) / r^2, to 2^-54 of it.
 static const double LOG_TAIL64[] = {
     -0x1p-1, 0x1.5555555555537p-2, -0x1.0000000000bdfp-2, 0x1.9999999a0bddfp-3, -0x1.555555405dd04p-3,
-    0x1.2492450749fdcp-3, -0x1.000048b6fdc89p-3, 0x1.c73aa6cf7fff8p-4, -0x1.99828fc9b37ap-4, 0x1.4e92005bb06f9p-4,
+    0x1.2492450749fdcp-3, -0x1.000048b6fdc89p-3, 0x1.c73aa6cf7fff8p-4, -0x1.99828fc9b37ap-4,
+    0x1.4e92005bb06f9p-4,
 };
 
 // x = m 2^e with m from 0.75 to 1.5. 0 and infinity have the mantissa 1 and an infinite exponent, negative numbers and
@@ -69,10 +74,11 @@ struct parts64 {
 static inline struct parts64 parts64(F64 x) {
 #if LANES == 1
   pair64 in = {x, x};
-  F64 m = __builtin_ia32_getmantsd_round_mask(in, in, 11, in, -1, 4)[0];
-  F64 e = __builtin_ia32_getexpsd128_round_mask(in, in, in, -1, 4)[0];
+  F64 m = __builtin_ia32_getmantsd_round_mask(in, in, MANTISSA, in, -1, CURRENT_ROUNDING)[0];
+  F64 e = __builtin_ia32_getexpsd128_round_mask(in, in, in, -1, CURRENT_ROUNDING)[0];
 #else
-  F64 m = __builtin_ia32_getmantpd512_mask(x, 11, x, -1, 4), e = __builtin_ia32_getexppd512_mask(x, x, -1, 4);
+  F64 m = __builtin_ia32_getmantpd512_mask(x, MANTISSA, x, -1, CURRENT_ROUNDING);
+  F64 e = __builtin_ia32_getexppd512_mask(x, x, -1, CURRENT_ROUNDING);
 #endif
   // The exponent is that of a mantissa from 1 to 2.
   return (struct parts64){m, m < 1 ? e + 1 : e};
@@ -83,7 +89,8 @@ struct constant64 {
 };
 
 // The logarithm to a base b: log_b(e), log_b(2) and log_b(1 / c) in two parts each.
-static inline F64 log_whole64(F64 x, struct constant64 one, struct constant64 two, const double high[16], const double low[16]) {
+static inline F64 log_whole64(F64 x, struct constant64 one, struct constant64 two, const double high[16],
+                              const double low[16]) {
   struct parts64 it = parts64(x);
   U64 index = bits64(it.m) >> 48;
   F64 r = fma64(it.m, lookup64(FACTORS64, index), -1), square = r * r;
@@ -112,24 +119,27 @@ static const float LN32[16] = {
     -0x1.1678p-2f, -0x1.c9p-3f, -0x1.952p-3f, -0x1.295p-3f, -0x1.e28p-4f, -0x1.6fp-4f, -0x1.f0cp-5f, 0x0p0f,
 };
 static const float LN_LOW32[16] = {
-    0x0p0f, -0x1.43454ep-17f, -0x1.c5f76p-17f, -0x1.2c3752p-19f, 0x1.c6cb3cp-19f, -0x1.deecb2p-18f, 0x1.7039c6p-17f, -0x1.7109fap-20f,
-    0x1.1aa2a2p-17f, 0x1.070cacp-20f, -0x1.6a73d2p-17f, -0x1.4be08p-17f, 0x1.f123aap-17f, -0x1.a515cap-17f, 0x1.cf3feep-17f, 0x0p0f,
+    0x0p0f, -0x1.43454ep-17f, -0x1.c5f76p-17f, -0x1.2c3752p-19f, 0x1.c6cb3cp-19f, -0x1.deecb2p-18f,
+    0x1.7039c6p-17f, -0x1.7109fap-20f, 0x1.1aa2a2p-17f, 0x1.070cacp-20f, -0x1.6a73d2p-17f, -0x1.4be08p-17f,
+    0x1.f123aap-17f, -0x1.a515cap-17f, 0x1.cf3feep-17f, 0x0p0f,
 };
 static const float LOG232[16] = {
     0x0p0f, 0x1.22ep-3f, 0x1.8a9p-3f, 0x1.32cp-2f, 0x1.6cbp-2f, 0x1.a9p-2f, 0x1.e7ep-2f, 0x1.14c4p-1f,
     -0x1.91b8p-2f, -0x1.49a8p-2f, -0x1.244p-2f, -0x1.acfp-3f, -0x1.5cp-3f, -0x1.08cp-3f, -0x1.664p-4f, 0x0p0f,
 };
 static const float LOG2_LOW32[16] = {
-    0x0p0f, -0x1.48f554p-17f, -0x1.9fd502p-17f, -0x1.1c8f12p-22f, 0x1.ed0cbap-19f, -0x1.a39fbep-20f, -0x1.40358ep-19f, 0x1.60fe68p-17f,
-    -0x1.d448f8p-17f, 0x1.ed0cbap-20f, -0x1.eac382p-20f, -0x1.78b6d4p-17f, -0x1.a39fbep-19f, -0x1.62336ap-17f, 0x1.20a6dep-21f, 0x0p0f,
+    0x0p0f, -0x1.48f554p-17f, -0x1.9fd502p-17f, -0x1.1c8f12p-22f, 0x1.ed0cbap-19f, -0x1.a39fbep-20f,
+    -0x1.40358ep-19f, 0x1.60fe68p-17f, -0x1.d448f8p-17f, 0x1.ed0cbap-20f, -0x1.eac382p-20f,
+    -0x1.78b6d4p-17f, -0x1.a39fbep-19f, -0x1.62336ap-17f, 0x1.20a6dep-21f, 0x0p0f,
 };
 static const float LOG1032[16] = {
     0x0p0f, 0x1.5e4p-5f, 0x1.dbp-5f, 0x1.716p-4f, 0x1.b72p-4f, 0x1.ffcp-4f, 0x1.25cp-3f, 0x1.4d4p-3f,
     -0x1.e3cp-4f, -0x1.8dp-4f, -0x1.5fep-4f, -0x1.024p-4f, -0x1.a3p-5f, -0x1.3ecp-5f, -0x1.af8p-6f, 0x0p0f,
 };
 static const float LOG10_LOW32[16] = {
-    0x0p0f, -0x1.a65206p-19f, 0x1.1ed766p-17f, -0x1.798e4cp-19f, 0x1.cd1716p-20f, -0x1.ea21c4p-23f, -0x1.5f7a94p-17f, 0x1.fc13aep-18f,
-    0x1.f2a79p-19f, 0x1.cf8ef4p-17f, -0x1.009116p-17f, -0x1.460f84p-19f, -0x1.53ac14p-18f, -0x1.1199a6p-17f, 0x1.036a8p-17f, 0x0p0f,
+    0x0p0f, -0x1.a65206p-19f, 0x1.1ed766p-17f, -0x1.798e4cp-19f, 0x1.cd1716p-20f, -0x1.ea21c4p-23f,
+    -0x1.5f7a94p-17f, 0x1.fc13aep-18f, 0x1.f2a79p-19f, 0x1.cf8ef4p-17f, -0x1.009116p-17f, -0x1.460f84p-19f,
+    -0x1.53ac14p-18f, -0x1.1199a6p-17f, 0x1.036a8p-17f, 0x0p0f,
 };
 static const float LOG_TAIL32[] = {
     -0x1p-1f, 0x1.55554ep-2f, -0x1.00029ep-2f, 0x1.9a1536p-3f, -0x1.45ffaap-3f,
@@ -142,12 +152,13 @@ struct parts32 {
 static inline struct parts32 parts32(F32 x) {
 #if LANES == 1
   four32 in = {x, x, x, x};
-  F32 m = __builtin_ia32_getmantss_round_mask(in, in, 11, in, -1, 4)[0];
-  F32 e = __builtin_ia32_getexpss128_round_mask(in, in, in, -1, 4)[0];
+  F32 m = __builtin_ia32_getmantss_round_mask(in, in, MANTISSA, in, -1, CURRENT_ROUNDING)[0];
+  F32 e = __builtin_ia32_getexpss128_round_mask(in, in, in, -1, CURRENT_ROUNDING)[0];
 #elif LANES == 8
-  F32 m = __builtin_ia32_getmantps256_mask(x, 11, x, -1), e = __builtin_ia32_getexpps256_mask(x, x, -1);
+  F32 m = __builtin_ia32_getmantps256_mask(x, MANTISSA, x, -1), e = __builtin_ia32_getexpps256_mask(x, x, -1);
 #else
-  F32 m = __builtin_ia32_getmantps512_mask(x, 11, x, -1, 4), e = __builtin_ia32_getexpps512_mask(x, x, -1, 4);
+  F32 m = __builtin_ia32_getmantps512_mask(x, MANTISSA, x, -1, CURRENT_ROUNDING);
+  F32 e = __builtin_ia32_getexpps512_mask(x, x, -1, CURRENT_ROUNDING);
 #endif
   return (struct parts32){m, m < 1 ? e + 1 : e};
 }

@@ -12,6 +12,9 @@
 #define SIXTEENTHS64 0x1.8p48
 #define SIXTEENTHS32 0x1.8p19f
 
+// A comparison that holds for NaN (_CMP_NLT_UQ).
+#define NOT_LESS 21
+
 #if LANES != 16
 // 2^(j/16), rounded, and how much of it is missing, as a part of it.
 static const double POWERS64[16] = {
@@ -34,14 +37,16 @@ static inline KEPT64 not_below64(F64 x, F64 least) { return !(x < least); }
 // x times 2^floor(count) in those lanes, 0 in the others: a product that underflows takes a hundred times as long.
 static inline F64 raised_or_zero64(F64 x, F64 count, KEPT64 kept) {
   pair64 number = {x, x}, power = {count, count}, zero = {0, 0};
-  return __builtin_ia32_scalefsd_round_mask(number, power, zero, kept, 4)[0];
+  return __builtin_ia32_scalefsd_round_mask(number, power, zero, kept, CURRENT_ROUNDING)[0];
 }
 #else
 typedef uint8_t KEPT64;
-static inline KEPT64 not_below64(F64 x, F64 least) { return __builtin_ia32_cmppd512_mask(x, least, 21, -1, 4); }
+static inline KEPT64 not_below64(F64 x, F64 least) {
+  return __builtin_ia32_cmppd512_mask(x, least, NOT_LESS, -1, CURRENT_ROUNDING);
+}
 static inline F64 raised_or_zero64(F64 x, F64 count, KEPT64 kept) {
   F64 zero = 0;
-  return __builtin_ia32_scalefpd512_mask(x, count, zero, kept, 4);
+  return __builtin_ia32_scalefpd512_mask(x, count, zero, kept, CURRENT_ROUNDING);
 }
 #endif
 
@@ -62,12 +67,14 @@ static inline F64 power64(F64 r, F64 shifted, double log_b, const double tail[6]
 #endif
 
 static const float POWERS32[16] = {
-    0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,
-    0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f,
+    0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f,
+    0x1.5ab07ep0f, 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f,
+    0x1.d5818ep0f, 0x1.ea4afap0f,
 };
 static const float POWERS_REST32[16] = {
-    0x0p0f, 0x1.8d96d4p-25f, -0x1.9c0c22p-27f, 0x1.964904p-25f, 0x1.125002p-25f, 0x1.370be4p-25f, -0x1.0a3550p-25f, -0x1.00d8acp-27f,
-    0x1.26055cp-26f, -0x1.05cb44p-25f, 0x1.67a1cap-28f, 0x1.a3b5e4p-28f, -0x1.f9c304p-27f, -0x1.6961b4p-28f, -0x1.a5217cp-28f, 0x1.61428ep-28f,
+    0x0p0f, 0x1.8d96d4p-25f, -0x1.9c0c22p-27f, 0x1.964904p-25f, 0x1.125002p-25f, 0x1.370be4p-25f,
+    -0x1.0a3550p-25f, -0x1.00d8acp-27f, 0x1.26055cp-26f, -0x1.05cb44p-25f, 0x1.67a1cap-28f, 0x1.a3b5e4p-28f,
+    -0x1.f9c304p-27f, -0x1.6961b4p-28f, -0x1.a5217cp-28f, 0x1.61428ep-28f,
 };
 
 #if LANES == 1
@@ -75,21 +82,25 @@ typedef bool KEPT32;
 static inline KEPT32 not_below32(F32 x, F32 least) { return !(x < least); }
 static inline F32 raised_or_zero32(F32 x, F32 count, KEPT32 kept) {
   four32 number = {x, x, x, x}, power = {count, count, count, count}, zero = {0, 0, 0, 0};
-  return __builtin_ia32_scalefss_round_mask(number, power, zero, kept, 4)[0];
+  return __builtin_ia32_scalefss_round_mask(number, power, zero, kept, CURRENT_ROUNDING)[0];
 }
 #elif LANES == 8
 typedef uint8_t KEPT32;
-static inline KEPT32 not_below32(F32 x, F32 least) { return __builtin_ia32_cmpps256_mask(x, least, 21, -1); }
+static inline KEPT32 not_below32(F32 x, F32 least) {
+  return __builtin_ia32_cmpps256_mask(x, least, NOT_LESS, -1);
+}
 static inline F32 raised_or_zero32(F32 x, F32 count, KEPT32 kept) {
   F32 zero = 0;
   return __builtin_ia32_scalefps256_mask(x, count, zero, kept);
 }
 #else
 typedef uint16_t KEPT32;
-static inline KEPT32 not_below32(F32 x, F32 least) { return __builtin_ia32_cmpps512_mask(x, least, 21, -1, 4); }
+static inline KEPT32 not_below32(F32 x, F32 least) {
+  return __builtin_ia32_cmpps512_mask(x, least, NOT_LESS, -1, CURRENT_ROUNDING);
+}
 static inline F32 raised_or_zero32(F32 x, F32 count, KEPT32 kept) {
   F32 zero = 0;
-  return __builtin_ia32_scalefps512_mask(x, count, zero, kept, 4);
+  return __builtin_ia32_scalefps512_mask(x, count, zero, kept, CURRENT_ROUNDING);
 }
 #endif
 

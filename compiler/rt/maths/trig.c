@@ -54,11 +54,14 @@ static inline F32 second_signed32(F32 x, U32 quarters) {
   return of_bits32(bits32(x) ^ ((quarters & 2) << 30));
 }
 
-// Keeps the last rounding from making a sine larger than 1: the smaller magnitude, with the number's sign.
+// The number whose magnitude is smaller, with the sign of the first.
+#define LESSER 2
+
+// Keeps the last rounding from making a sine larger than 1.
 static inline F64 bounded64(F64 x) {
 #if defined(TALLY_AVX512) && LANES == 8
   F64 one = 1;
-  return __builtin_ia32_rangepd512_mask(x, one, 2, x, -1, 4);
+  return __builtin_ia32_rangepd512_mask(x, one, LESSER, x, -1, CURRENT_ROUNDING);
 #else
   return abs64(x) > 1 ? with_sign64((F64)1, x) : x;
 #endif
@@ -66,10 +69,10 @@ static inline F64 bounded64(F64 x) {
 static inline F32 bounded32(F32 x) {
 #if defined(TALLY_AVX512) && LANES == 16
   F32 one = 1;
-  return __builtin_ia32_rangeps512_mask(x, one, 2, x, -1, 4);
+  return __builtin_ia32_rangeps512_mask(x, one, LESSER, x, -1, CURRENT_ROUNDING);
 #elif defined(TALLY_AVX512) && LANES == 8
   F32 one = 1;
-  return __builtin_ia32_rangeps256_mask(x, one, 2, x, -1);
+  return __builtin_ia32_rangeps256_mask(x, one, LESSER, x, -1);
 #else
   return abs32(x) > 1 ? with_sign32((F32)1, x) : x;
 #endif
