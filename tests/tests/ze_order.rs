@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the order of lists' commands, through the stock loader.
 
-use tally_tests::lists::PATIENCE;
+use tally_tests::lists::{Event, List, PATIENCE};
 use tally_tests::ze::{Gpu, Usm};
 use tally_tests::{call, check};
 use tally_ze::*;
 
 const LEN: usize = 64;
+/// Nanoseconds in which a list that does not wait as it should would be complete.
+const EARLY: u64 = 20_000_000;
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 
 /// Copies element 0 along the memory, with one command per element.
-fn chain(list: &tally_tests::lists::List, memory: &Usm<u32>) {
+fn chain(list: &List, memory: &Usm<u32>) {
     for i in 0..LEN - 1 {
         list.copy((memory, i + 1), (memory, i), 1, None, &[]);
     }
@@ -190,6 +192,107 @@ fn a_device_is_synchronized_as_a_whole() {
     event.signal();
     check!(zeDeviceSynchronize(gpu.device));
     assert_eq!(&memory.to_vec()[..4], [2; 4]);
+}
+
+fn cloneable(gpu: &Gpu, ordinal: u32, in_order: bool) -> List {
+    use ze_command_list_flags_t as flag;
+    let order = if in_order { flag::ZE_COMMAND_LIST_FLAG_IN_ORDER } else { flag::empty() };
+    let desc = ze_command_list_desc_t {
+        commandQueueGroupOrdinal: ordinal,
+        flags: flag::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE | order,
+        ..Default::default()
+    };
+    let mut list = ze_command_list_handle_t::NULL;
+    check!(zeCommandListCreate(gpu.context, gpu.device, &raw const desc, &raw mut list));
+    List(list)
+}
+
+/// Level Zero orders no two queues, but SYCL's adapter relies on the order of Intel's engines: a wait does not
+/// find an event as it was before a reset that was submitted to its engine earlier.
+#[test]
+fn a_wait_comes_behind_the_resets_that_its_engine_was_given_before() {
+    let gpu = Gpu::new();
+    for (ordinal, in_order) in [(0, true), (0, false), (1, true)] {
+        let memory = gpu.host::<u32>(2);
+        let pool = gpu.pool(3, NO_FLAGS);
+        let [begin, middle, done] = [0, 1, 2].map(|i| pool.event(i));
+        let (resets, work) = (cloneable(&gpu, ordinal, in_order), gpu.regular(ordinal, in_order));
+        resets.wait(&[&begin]);
+        resets.reset_event(&done);
+        resets.close();
+        work.copy((&memory, 0), (&memory, 1), 1, Some(&done), &[&middle]);
+        work.close();
+        let mut copied = ze_command_list_handle_t::NULL;
+        check!(zeCommandListCreateCloneExp(resets.0, &raw mut copied));
+        let lists = [resets, List(copied)];
+        let (queue, immediate) = (gpu.queue(ordinal), gpu.immediate(ordinal, in_order));
+        done.signal();
+        for round in 1..5 {
+            memory.set(1, round);
+            queue.execute(&[&lists[round as usize % 2]], None);
+            queue.execute(&[&work], None);
+            immediate.barrier(None, &[&done]);
+            immediate.barrier(None, &[]);
+            let early = call!(zeCommandListHostSynchronize(immediate.0, EARLY));
+            assert_eq!(early, ze_result_t::ZE_RESULT_NOT_READY, "the event is that of before");
+            begin.signal();
+            let early = call!(zeCommandListHostSynchronize(immediate.0, EARLY));
+            assert_eq!(early, ze_result_t::ZE_RESULT_NOT_READY, "it is reset and not signalled");
+            middle.signal();
+            immediate.synchronize();
+            assert_eq!(memory.to_vec()[0], round);
+            queue.synchronize();
+            [&begin, &middle].into_iter().for_each(Event::reset);
+        }
+    }
+}
+
+/// The same order does not bind a wait of another engine, and a reset that is not made yet keeps no wait for
+/// another event.
+#[test]
+fn a_wait_of_another_engine_or_event_is_not_behind_a_reset() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(3, NO_FLAGS);
+    let [begin, event, other] = [0, 1, 2].map(|i| pool.event(i));
+    [&event, &other].into_iter().for_each(Event::signal);
+    let (resets, queue) = (gpu.regular(0, true), gpu.queue(0));
+    resets.wait(&[&begin]);
+    resets.reset_event(&event);
+    resets.close();
+    queue.execute(&[&resets], None);
+    let [same, another] = [gpu.immediate(0, true), gpu.immediate(1, true)];
+    same.barrier(None, &[&other]);
+    another.barrier(None, &[&event, &other]);
+    same.synchronize();
+    another.synchronize();
+    begin.signal();
+    queue.synchronize();
+    assert!(!event.is_ready());
+}
+
+/// Resets by immediate lists, lists that immediate lists execute, and lists that were recorded anew count once each.
+#[test]
+fn no_wait_is_left_behind_resets() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let [first, second] = [gpu.immediate(0, true), gpu.immediate(0, false)];
+    let list = gpu.regular(0, true);
+    for _ in 0..3 {
+        list.reset();
+        list.reset_event(&event);
+        list.signal(&event);
+        list.close();
+        for _ in 0..3 {
+            first.execute(&[&list, &list], None, &[]);
+            second.wait(&[&event]);
+            second.synchronize();
+        }
+        second.reset_event(&event);
+        second.signal(&event);
+        first.wait(&[&event]);
+        first.synchronize();
+    }
 }
 
 /// Many threads, each with a list of its own, that wait for each other in a ring of events.

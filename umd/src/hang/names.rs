@@ -13,7 +13,7 @@ use super::waiter;
 use crate::ipc::event::counter as shared_counter;
 use crate::settings;
 use crate::sync::cell::Cell;
-use crate::sync::event_pool::EventPool;
+use crate::sync::event_pool::{EventPool, Word};
 use crate::sync::shared::Shared;
 
 #[derive(Default)]
@@ -172,8 +172,14 @@ pub fn cell(address: u64) -> KnownCell {
     }
     for (pool, name) in pools {
         let Some(pool) = pool.upgrade() else { continue };
-        if let Some((index, cell)) = pool.find(address) {
-            return known(CellKind::Event { index, pool: name }, Some(cell.load()), false);
+        match pool.find(address) {
+            Some((index, Word::Cell(cell))) => {
+                return known(CellKind::Event { index, pool: name }, Some(cell.load()), false);
+            }
+            Some((index, Word::Resets(resets))) => {
+                return known(CellKind::Resets { index, pool: name }, Some(resets.load()), false);
+            }
+            None => {}
         }
     }
     // Dropped without the lock, since the end of one would take it.

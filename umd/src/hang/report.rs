@@ -124,6 +124,13 @@ pub enum CellKind {
         /// The pool.
         pool: String,
     },
+    /// It is the number of resets of a regular event by the device.
+    Resets {
+        /// The event's index in the pool.
+        index: u32,
+        /// The pool.
+        pool: String,
+    },
     /// It does not belong to the driver.
     Memory,
 }
@@ -391,6 +398,9 @@ impl Display for Awaited {
                 if *value == SIGNALLED {
                     return write!(f, " to be signalled");
                 }
+            }
+            CellKind::Resets { index, pool } => {
+                write!(f, "the resets of event {index} of event pool {pool}, at {address:#x},")?;
             }
             CellKind::Memory => {
                 write!(f, "the memory at {address:#x}, which is not the driver's,")?;

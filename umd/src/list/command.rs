@@ -133,11 +133,32 @@ pub fn append<T: Target>(
     }
     target.begin(waits::bound(waits.len()) + command.bound() + 4)?;
     match encode(target, command, signal, waits) {
-        Ok(()) => target.commit(),
+        Ok(()) => {
+            target.commit()?;
+            note_resets(target, command.itself());
+            Ok(())
+        }
         Err(error) => {
             target.rollback();
             Err(error)
         }
+    }
+}
+
+/// Notes the resets of regular events that an appended command contains.
+fn note_resets<T: Target>(target: &mut T, command: &Command<'_>) {
+    let event = match command {
+        Command::Reset(Event { kind: EventKind::Regular(event), .. }) => Some(event),
+        _ => None,
+    };
+    if let Some(event) = event {
+        target.note_reset(event);
+    }
+    let Some(engine) = target.engine() else { return };
+    match command {
+        Command::Lists(lists) => lists.iter().for_each(|list| list.is_submitted(engine)),
+        Command::Graph(graph) => graph.lists().for_each(|list| list.is_submitted(engine)),
+        _ => {}
     }
 }
 
@@ -224,10 +245,11 @@ impl Command<'_> {
     }
 }
 
-/// The writes at the end of a command, in their order: its own, the event's, the counter's.
+/// The writes at the end of a command, in their order: its own, of which a reset has two, the event's, the
+/// counter's.
 #[derive(Default)]
 struct Posts {
-    list: [Option<Post>; 3],
+    list: [Option<Post>; 4],
     count: usize,
 }
 
@@ -268,7 +290,11 @@ fn encode<T: Target>(
             let dst = target.reach(*dst, size_of::<u64>() as u64, Access::Write)?;
             posts.add(Some(Post::clock(dst)));
         }
-        Command::Reset(event) => posts.add(reset(event)?),
+        Command::Reset(event) => {
+            let [cell, count] = reset(event)?;
+            posts.add(Some(cell));
+            posts.add(Some(count));
+        }
         _ => {}
     }
     if let Some(signal) = &signal {
@@ -585,10 +611,13 @@ pub(super) fn event_post(
     Ok(Some(Post::add(at, increment)))
 }
 
-fn reset(event: &Event) -> Result<Option<Post>> {
+/// The writes that reset an event: its cell, and then the number of its resets.
+fn reset(event: &Event) -> Result<[Post; 2]> {
     event.check()?;
     match &event.kind {
-        EventKind::Regular(place) => Ok(Some(Post::store(place.cell().va(), 0))),
+        EventKind::Regular(place) => {
+            Ok([Post::store(place.cell().va(), 0), Post::add(place.resets().va(), 1)])
+        }
         EventKind::CounterBased(_) => {
             Err(Error::invalid("hEvent: a counter-based event is never reset"))
         }

@@ -70,6 +70,7 @@ impl Golden {
         let index = (0..).find(|&it| self.pool.place(it).is_ok()).expect("room");
         let place = self.pool.place(index).expect("it is free");
         self.names.insert(place.cell().va(), name.to_owned());
+        self.names.insert(place.resets().va(), format!("{name}.resets"));
         self.names.insert(place.slot(), format!("{name}.times"));
         let traits = Traits { timestamps, ..Default::default() };
         Event::new(&self.shared(), EventKind::Regular(place), traits, Some(self.pool.clone()))

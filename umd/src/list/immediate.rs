@@ -25,6 +25,8 @@ use crate::sync::cell::Cell;
 use crate::sync::cell::SIGNALLED;
 use crate::sync::counter::Counter;
 use crate::sync::event::{self, Event, EventKind, Lists};
+use crate::sync::event_pool::PoolPlace;
+use crate::sync::resets::Engine;
 use crate::sync::shared::{Shared, Submitter};
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
@@ -48,6 +50,7 @@ pub struct Immediate {
     in_order: bool,
     synchronous: bool,
     device: u32,
+    engine: Engine,
     state: SpinLock<State>,
 }
 
@@ -96,8 +99,8 @@ impl Immediate {
             uncovered_bytes: 0,
             calls: hang::log_calls(),
         });
-        let device = place.device;
-        let list = Arc::new(Self { shared, counter, in_order, synchronous, device, state });
+        let (device, engine) = (place.device, Engine::of(&place));
+        let list = Arc::new(Self { shared, counter, in_order, synchronous, device, engine, state });
         let submitter: Arc<dyn Submitter> = list.clone();
         list.shared.enlist(Arc::downgrade(&submitter));
         names::enlist(&list);
@@ -489,6 +492,15 @@ impl Target for Appender<'_> {
             }
         }
         self.state.ring.publish()
+    }
+
+    #[inline]
+    fn engine(&self) -> Option<Engine> {
+        Some(self.list.engine)
+    }
+
+    fn note_reset(&mut self, event: &PoolPlace) {
+        event.reset_is_submitted(self.list.engine);
     }
 }
 

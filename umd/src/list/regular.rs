@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tally_uapi::cell::{CELL_SIZE, CellKind, Compare};
+use tally_uapi::cell::{CELL_SIZE, CellKind};
 use tally_uapi::packet::{
     Call, Header, MAX_OPERANDS, MAX_RECORDING_PACKETS, Operand, PACKET_SIZE, Packet, Place,
     PostSync, TimestampSlot, opcode,
@@ -25,18 +25,22 @@ use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
 use crate::sync::cell::Cell;
 use crate::sync::cell::SIGNALLED;
 use crate::sync::event::{self, Event, EventKind, Lists};
+use crate::sync::event_pool::{EventPool, PoolPlace};
 use crate::sync::recording::Recording;
+use crate::sync::resets::Engine;
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 use crate::vm::heap::Block;
 
+mod binding;
 mod branch;
 mod clone;
 mod mutable;
 mod user_memory;
 
+use binding::{Binding, operand};
 use mutable::Mutable;
 use user_memory::{Claim, UserMemory};
 
@@ -67,6 +71,8 @@ struct State {
     /// `None`: nothing waits for this operand.
     operands: Vec<Option<Binding>>,
     signalled: Vec<Signalled>,
+    /// The regular events that every execution resets: pool and index.
+    resets: Vec<(Arc<EventPool>, u32)>,
     /// Whether one of the commands makes earlier writes visible to the host.
     publishes: bool,
     memory: Memory,
@@ -97,15 +103,6 @@ struct Mark {
     operands: usize,
     signals: u32,
     user_memory: usize,
-}
-
-/// A wait that is bound when the list is executed.
-#[derive(Clone)]
-enum Binding {
-    /// A signal of another list, in its latest execution.
-    Signal(Arc<Recording>, u32),
-    /// The signal that the event names at the time of the execution.
-    Event(Counted<ze_event_handle_t>),
 }
 
 /// A counter-based event that every execution signals.
@@ -149,6 +146,7 @@ impl Regular {
             packets: Vec::new(),
             operands: Vec::new(),
             signalled: Vec::new(),
+            resets: Vec::new(),
             publishes: false,
             memory: Memory::new(),
             mark: Mark::default(),
@@ -350,6 +348,13 @@ impl Regular {
         state.call(base, bindings.span)
     }
 
+    /// Counts the resets of an execution that was submitted to an engine.
+    pub(super) fn is_submitted(&self, engine: Engine) {
+        for (pool, index) in &self.lock().resets {
+            pool.reset_is_submitted(*index, engine);
+        }
+    }
+
     /// The counter cell of the execution with this base, and the value at which the execution is complete.
     pub(super) fn end_of(&self, base: u64) -> (Cell, u64) {
         let state = self.lock();
@@ -505,6 +510,7 @@ impl State {
         self.packets.clear();
         self.operands.clear();
         self.signalled.clear();
+        self.resets.clear();
         self.publishes = false;
         self.calls = hang::log_calls();
         if let Some(mutable) = &mut self.mutable {
@@ -550,33 +556,6 @@ impl State {
     }
 }
 
-impl Binding {
-    fn resolve(&self) -> Resolved {
-        let (recording, k) = match self {
-            Self::Signal(recording, k) => (recording, *k),
-            Self::Event(handle) => return named(*handle).map_or(Resolved::Met, CbEvent::resolve),
-        };
-        let (cell, value) = recording.resolve(k);
-        if recording.is_dead() {
-            Resolved::Dead(cell, value)
-        } else if cell.reached(value) {
-            Resolved::Met
-        } else {
-            Resolved::Counter(cell, value)
-        }
-    }
-}
-
-/// The counter-based event of the handle, if it still exists.
-fn named<'a>(handle: Counted<ze_event_handle_t>) -> Option<&'a CbEvent> {
-    // SAFETY: applications do not destroy an event while they execute a list or a graph that waits for it;
-    // the handle's count shows whether it was destroyed before.
-    match &unsafe { handle.get() }?.kind {
-        EventKind::CounterBased(event) => Some(event),
-        EventKind::Regular(_) => None,
-    }
-}
-
 impl Signalled {
     /// Makes the event, if it still exists, name this recording.
     fn renew(&self, recording: &Arc<Recording>, place: usize) {
@@ -593,19 +572,6 @@ impl Signalled {
 #[inline(never)]
 fn add_signalled(signalled: &mut Vec<Signalled>, raw: ze_event_handle_t, k: u32) {
     signalled.push(Signalled { handle: handle::counted(raw), k, timestamp: None });
-}
-
-fn operand(resolved: Resolved) -> Operand {
-    let (address, value, kind) = match resolved {
-        // The events of a capture are bound to its recordings, not to their handles.
-        Resolved::Met | Resolved::Captured => return Operand::default(),
-        Resolved::Counter(cell, value) | Resolved::Dead(cell, value) => {
-            (cell.va(), value, CellKind::Counter)
-        }
-        Resolved::Foreign(word) => (word.device, word.value, CellKind::Foreign),
-    };
-    let compare = Compare::GreaterEqual as u8;
-    Operand { address, value, kind: kind as u8, compare, reserved: [0; 6] }
 }
 
 /// The list while a command is appended.
@@ -794,5 +760,14 @@ impl Target for Recorder<'_> {
     #[inline]
     fn commit(&mut self) -> Result {
         Ok(())
+    }
+
+    #[inline]
+    fn engine(&self) -> Option<Engine> {
+        None
+    }
+
+    fn note_reset(&mut self, event: &PoolPlace) {
+        self.state.resets.push((event.pool().clone(), event.index()));
     }
 }

@@ -14,6 +14,8 @@ use crate::error::Result;
 use crate::submit::arena::Span;
 use crate::sync::cb_event::CbEvent;
 use crate::sync::event::{Event, Lists};
+use crate::sync::event_pool::PoolPlace;
+use crate::sync::resets::Engine;
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 
@@ -80,6 +82,10 @@ pub trait Target {
     /// # Errors
     /// DEVICE_LOST.
     fn commit(&mut self) -> Result;
+    /// The engine that runs the commands in the order of their appends; `None` where they are recorded.
+    fn engine(&self) -> Option<Engine>;
+    /// Notes that the appended command resets a regular event.
+    fn note_reset(&mut self, event: &PoolPlace);
 }
 
 /// The signal event of a call.

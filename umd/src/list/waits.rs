@@ -7,7 +7,8 @@ use tally_ze::ze_result_t;
 
 use super::target::{Condition, Target};
 use crate::error::{Error, Result};
-use crate::sync::event::Event;
+use crate::sync::event::{Event, EventKind};
+use crate::sync::resets::Engine;
 
 /// The events of a call's wait list, looked up one by one.
 pub type WaitList<'i, 'e> = &'i mut (dyn ExactSizeIterator<Item = Result<&'e Event>> + 'i);
@@ -34,11 +35,14 @@ pub(super) fn encode<'e, T: Target>(
         if target.orders(event) {
             continue;
         }
+        let before = target.engine().and_then(|engine| condition_before(engine, event));
         let condition = target.condition(event)?;
         let group = begun.get_or_insert_default();
-        if condition != Condition::Met && group.add(condition) {
-            target.push(group.take());
-            packets += 1;
+        for condition in before.into_iter().chain([condition]) {
+            if condition != Condition::Met && group.add(condition) {
+                target.push(group.take());
+                packets += 1;
+            }
         }
     }
     if let Some(mut group) = begun
@@ -48,6 +52,14 @@ pub(super) fn encode<'e, T: Target>(
         packets += 1;
     }
     Ok(packets)
+}
+
+/// The condition that comes before a wait on an engine, so that the wait does not find the event as it was before
+/// an earlier reset.
+fn condition_before(engine: Engine, event: &Event) -> Option<Condition> {
+    let EventKind::Regular(place) = &event.kind else { return None };
+    let (made, submitted) = place.resets_before(engine)?;
+    Some(Condition::AtLeast(made.va(), CellKind::Counter, submitted))
 }
 
 /// The packets that wait for all of these conditions; none if all are met.
@@ -83,11 +95,12 @@ pub(super) fn at_least(cell: u64, value: u64) -> Packet {
     group.take()
 }
 
-/// An upper bound, cheap since every append needs it, of the packets of a wait list.
+/// An upper bound, cheap since every append needs it, of the packets of a wait list. Each event has up to two
+/// conditions.
 #[inline]
 pub(super) const fn bound(events: usize) -> usize {
     const { assert!(WAITS_PER_PACKET > 2) };
-    events / 2 + 1
+    events
 }
 
 /// A WAIT packet under construction.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_uapi::packet::TimestampSlot;
 
 use super::cell::Cell;
+use super::resets::{Engine, Submitted};
 use super::shared::Shared;
 use crate::backend::BoUse;
 use crate::error::{Error, Result};
@@ -17,7 +18,8 @@ use crate::ipc::pool::ImportedPool;
 use crate::log::warn_once;
 use crate::vm::heap::Block;
 
-/// Bytes of an event in its pool: the cell, and the timestamp slot in the second half.
+/// Bytes of an event in its pool: the cell and the number of its resets, and the timestamp slot in the second
+/// half.
 const STRIDE: u64 = 64;
 const SLOT: u64 = STRIDE / 2;
 
@@ -29,6 +31,7 @@ pub struct EventPool {
     memory: Memory,
     /// Number of regular events in each place.
     taken: Mutex<Vec<u32>>,
+    resets: Submitted,
     /// Whether other processes may have events in it.
     shared: AtomicBool,
     destroyed: AtomicBool,
@@ -43,6 +46,15 @@ enum Memory {
     Own(Option<Block>, Arc<Shared>),
     /// Memory of another process.
     Imported(ImportedPool),
+}
+
+/// A word that belongs to a regular event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Word {
+    /// 0 or 1.
+    Cell(Cell),
+    /// The number of its resets by the device.
+    Resets(Cell),
 }
 
 /// A place in a pool.
@@ -86,6 +98,7 @@ impl EventPool {
             shared: AtomicBool::new(matches!(memory, Memory::Imported(_))),
             memory,
             taken: Mutex::new(vec![0; places]),
+            resets: Submitted::default(),
             destroyed: AtomicBool::new(false),
         })
     }
@@ -190,14 +203,22 @@ impl EventPool {
         Err(Error::invalid(format!("desc->index: {index} in a pool of {count} events")))
     }
 
-    /// The index and the cell of the event whose cell is at an address.
-    pub fn find(&self, address: u64) -> Option<(u32, Cell)> {
+    /// The index of the event of which a word is at an address, and the word: its cell, or the number of its
+    /// resets.
+    pub fn find(&self, address: u64) -> Option<(u32, Word)> {
         if matches!(self.memory, Memory::None) {
             return None;
         }
         let index = u32::try_from(address.checked_sub(self.block().va())? / STRIDE).ok()?;
-        let cell = (index < self.count).then(|| self.cell(index))?;
-        (cell.va() == address).then_some((index, cell))
+        if index >= self.count {
+            return None;
+        }
+        let (cell, resets) = (self.cell(index), self.resets(index));
+        match address {
+            _ if address == cell.va() => Some((index, Word::Cell(cell))),
+            _ if address == resets.va() => Some((index, Word::Resets(resets))),
+            _ => None,
+        }
     }
 
     /// The cell of an event, which lives as long as the pool. `index` lies in the pool.
@@ -208,11 +229,31 @@ impl EventPool {
         unsafe { Cell::new(self.block(), Self::offset(index)) }
     }
 
+    /// The number of resets of an event that the device has made. It lives as long as the pool, and `index` lies
+    /// in the pool.
+    fn resets(&self, index: u32) -> Cell {
+        // SAFETY: as for `cell`; this place holds the number and nothing else.
+        unsafe { Cell::new(self.block(), Self::offset_of_word(index, 1)) }
+    }
+
+    /// Counts a reset of an event that was submitted to an engine.
+    pub fn reset_is_submitted(&self, index: u32, engine: Engine) {
+        // Other processes count their own resets, and the device counts those of all.
+        if !self.is_shared() {
+            self.resets.add(index, self.count, engine);
+        }
+    }
+
     /// The offset of an event's cell in the pool.
     fn offset(index: u32) -> u64 {
+        Self::offset_of_word(index, 0)
+    }
+
+    /// The offset of a word of an event: 0 for its cell, 1 for the number of its resets.
+    fn offset_of_word(index: u32, word: u64) -> u64 {
         // The waiters word is chosen by the address within a page, so all words of the first half are used.
-        let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
-        u64::from(index) * STRIDE + word
+        let first = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE);
+        u64::from(index) * STRIDE + (first + word) % (SLOT / 8) * 8
     }
 
     fn taken(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -232,8 +273,32 @@ impl EventPool {
 impl PoolPlace {
     /// The pool.
     #[inline]
-    pub fn pool(&self) -> &EventPool {
+    pub fn pool(&self) -> &Arc<EventPool> {
         &self.pool
+    }
+
+    /// The index in the pool.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The number of resets that the device has made.
+    pub fn resets(&self) -> Cell {
+        self.pool.resets(self.index)
+    }
+
+    /// Counts a reset that was submitted to an engine.
+    pub fn reset_is_submitted(&self, engine: Engine) {
+        self.pool.reset_is_submitted(self.index, engine);
+    }
+
+    /// The number of resets that the device has yet to reach before a wait that is submitted to an engine now:
+    /// those that were submitted to the same engine before.
+    #[inline]
+    pub fn resets_before(&self, engine: Engine) -> Option<(Cell, u64)> {
+        let submitted = self.pool.resets.of(self.index, engine)?;
+        let made = self.resets();
+        (!self.pool.is_shared() && !made.reached(submitted)).then_some((made, submitted))
     }
 
     /// The event's cell.

@@ -17,6 +17,11 @@ fn event(value: u64) -> Awaited {
     Awaited { cell: Cell { address: 0x2000_0002_1000, kind, present: Some(0) }, value }
 }
 
+fn resets() -> Awaited {
+    let kind = CellKind::Resets { index: 3, pool: "0x70".to_owned() };
+    Awaited { cell: Cell { address: 0x2000_0002_1008, kind, present: Some(1) }, value: 2 }
+}
+
 fn memory() -> Awaited {
     Awaited { cell: Cell { address: 0x7f00, kind: CellKind::Memory, present: None }, value: 9 }
 }
@@ -92,6 +97,12 @@ fn report() -> Report {
             },
             Parked {
                 queue: OTHER.to_owned(),
+                awaited: resets(),
+                appended_by: None,
+                signal: Signal::By(vec![by(QUEUE, SignallerState::Waits)]),
+            },
+            Parked {
+                queue: OTHER.to_owned(),
                 awaited: counter(5, None),
                 appended_by: None,
                 signal: Signal::Missing { reason: Reason::ListGone, lists: Vec::new() },
@@ -115,6 +126,9 @@ immediate list 0xc0 (engine 0 of group 1) waits for the memory at 0x7f00, which 
 immediate list 0xc0 (engine 0 of group 1) waits for event 3 of event pool 0x70, at 0x200000021000, to be at least 7; it is 0
   appended by a call that is not known: its list is too long, or was reset
   it has got there by now
+immediate list 0xc0 (engine 0 of group 1) waits for the resets of event 3 of event pool 0x70, at 0x200000021008, to be at least 2; it is 1
+  appended by a call that is not known: its list is too long, or was reset
+  to be signalled by command queue 0x50 (engine 0 of group 0), which waits itself
 immediate list 0xc0 (engine 0 of group 1) waits for the counter at 0x200000000000 of regular list 0x60 to be at least 5
   appended by a call that is not known: its list is too long, or was reset
   its list was reset or destroyed before it was executed

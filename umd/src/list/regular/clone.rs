@@ -136,6 +136,7 @@ impl Copier<'_> {
             packets,
             operands: operands.collect(),
             signalled,
+            resets: source.resets.clone(),
             publishes: source.publishes,
             memory,
             mark: Mark::default(),
