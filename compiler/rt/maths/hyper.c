@@ -5,6 +5,9 @@
 // difference of 2^n and 2^-n. Nothing cancels, and around 0 n is 0.
 
 #include "logarithm.h"
+#ifdef TALLY_AVX512
+#include "hyper_pieces.h"
+#endif
 
 // (sinh(r) - r) / r^3 and (cosh(r) - 1 - r^2/2) / r^4 as polynomials of r^2 for |r| <= ln(2)/2, to 2^-60 and
 // 2^-68.
@@ -89,6 +92,13 @@ static inline F32 sinh_near_32(F32 x) {
   return with_sign32(it.sine.hi + it.sine.lo, x);
 }
 
+#ifdef TALLY_AVX512
+static inline F32 tanh_near_32(F32 x) {
+  // From here on it rounds to 1. NaN stays NaN.
+  F32 most = 9.1f, size = abs32(x);
+  return with_sign32(PIECES32(TANH_PIECES32, piece32(size > most ? most : size, TANH_LENGTH32)), x);
+}
+#else
 // (e^2x - 1) / (e^2x + 1). With 2x = n ln 2 + r, e^2x - 1 is 2^n (e^r - 1) + 2^n - 1, where nothing cancels for n = 0.
 // For small n the quotient is x plus a smaller one, whose errors count less.
 static inline F32 tanh_near_32(F32 x) {
@@ -103,6 +113,7 @@ static inline F32 tanh_near_32(F32 x) {
   F32 result = with_sign32(first + rest / (over + 2), x);
   return x != x ? x : result;
 }
+#endif
 
 FUNCTION32(sinh, abs32(x) <= 75, sinh_near_32(x))
 FUNCTION32(cosh, abs32(x) <= 75, hyperbolic32(abs32(x)).cosine.hi)
