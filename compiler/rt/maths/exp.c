@@ -171,8 +171,7 @@ FUNCTION32_OR(exp, abs32(x) <= 87, near32(exp_of_32(x)), exp_far_32(x))
 FUNCTION32_OR(exp2, abs32(x) <= 125, near32(exp2_of_32(x)), FAR32(exp2_of_32, x, -151, 129))
 FUNCTION32_OR(exp10, abs32(x) <= 37, near32(exp10_of_32(x)), FAR32(exp10_of_32, x, -46, 39))
 #else
-// The same for floats, to 2^-27.
-static const float EXP_SHORT_32[] = {0x1.000148p-1f, 0x1.555764p-3f};
+// The same for floats, to 2^-27, for the bases 2 and 10.
 static const float EXP2_SHORT_32[] = {0x1.ebfe58p-3f, 0x1.c6b34ap-5f};
 static const float EXP10_SHORT_32[] = {0x1.5354p1f, 0x1.0471eap1f};
 

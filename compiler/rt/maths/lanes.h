@@ -275,15 +275,6 @@ static inline F64 lookup64(const double table[16], U64 index) {
   __builtin_memcpy(&low, table, sizeof low);
   __builtin_memcpy(&high, table + 8, sizeof high);
   return __builtin_ia32_vpermi2varpd512(low, (M64)index, high);
-#elif defined(TALLY_AVX512)
-  typedef double half __attribute__((ext_vector_type(8)));
-  typedef int64_t half_index __attribute__((ext_vector_type(8)));
-  half low, high;
-  __builtin_memcpy(&low, table, sizeof low);
-  __builtin_memcpy(&high, table + 8, sizeof high);
-  half first = __builtin_ia32_vpermi2varpd512(low, (half_index)index.lo, high);
-  half second = __builtin_ia32_vpermi2varpd512(low, (half_index)index.hi, high);
-  return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 #else
   F64 found;
 #pragma clang loop unroll(full)

@@ -84,6 +84,8 @@ static inline struct parts64 parts64(F64 x) {
   return (struct parts64){m, m < 1 ? e + 1 : e};
 }
 
+static inline U64 index_of64(F64 m) { return bits64(m) >> 48; }
+
 struct constant64 {
   double hi, lo;
 };
@@ -92,7 +94,7 @@ struct constant64 {
 static inline F64 log_whole64(F64 x, struct constant64 one, struct constant64 two, const double high[16],
                               const double low[16]) {
   struct parts64 it = parts64(x);
-  U64 index = bits64(it.m) >> 48;
+  U64 index = index_of64(it.m);
   F64 r = fma64(it.m, lookup64(FACTORS64, index), -1), square = r * r;
   F64 whole = fma64(it.e, two.hi, lookup64(high, index)), rest = lookup64(low, index);
   rest = two.lo == 0 ? rest : fma64(it.e, two.lo, rest);
@@ -163,6 +165,8 @@ static inline struct parts32 parts32(F32 x) {
   return (struct parts32){m, m < 1 ? e + 1 : e};
 }
 
+static inline U32 index_of32(F32 m) { return bits32(m) >> 19; }
+
 struct constant32 {
   float hi, lo;
 };
@@ -170,7 +174,7 @@ struct constant32 {
 static inline F32 log_whole32(F32 x, struct constant32 one, struct constant32 two, const float high[16],
                               const float low[16]) {
   struct parts32 it = parts32(x);
-  U32 index = bits32(it.m) >> 19;
+  U32 index = index_of32(it.m);
   F32 r = fma32(it.m, lookup32(FACTORS32, index), -1), square = r * r;
   F32 whole = fma32(it.e, two.hi, lookup32(high, index)), rest = lookup32(low, index);
   rest = two.lo == 0 ? rest : fma32(it.e, two.lo, rest);

@@ -6,9 +6,73 @@
 // doubles.
 
 #include "exponential.h"
+
 #ifdef TALLY_AVX512
+
+#include "logs.h"
 #include "powers.h"
+
+#if LANES != 16
+#define BITS 64
+#include "pow_whole.h"
+#undef BITS
+
+static inline D64 parts_of_int64(I32 n) { return (D64){wide_of_int(n), 0}; }
+static inline U64 low_bits64(I32 n) { return bits64(wide_of_int(n) + ROUNDER64); }
 #endif
+
+#define BITS 32
+#include "pow_whole.h"
+#undef BITS
+
+static inline D32 parts_of_int32(I32 n) {
+  F32 hi = float_of_int(n);
+  return (D32){hi, narrow(wide_of_int(n) - wide(hi))};
+}
+static inline U32 low_bits32(I32 n) { return (U32)n; }
+
+// Defines a function as `near` where that is right, else as `rest`, and else as the far function. Both name a function
+// of x and y with `raised` as its result.
+#if LANES == 1
+#define POWER(F, M, type, name, suffix, raised, near, rest)                                                  \
+  CONST double FAR(name)(double, double);                                                                    \
+  F __tally_##name##_##suffix(F x, F y) {                                                                    \
+    struct raised it = near(x, y), other = rest(x, y);                                                       \
+    return it.inside ? it.result : other.inside ? other.result : (F)FAR(name)((double)x, (double)y);         \
+  }
+#else
+#define POWER(F, M, type, name, suffix, raised, near, rest)                                                  \
+  CONST double FAR(name)(double, double);                                                                    \
+  RARE F name##_##suffix##_of_far(F x, F y, F result, M is_inside) {                                         \
+    for (int i = 0; i < LANES; i++)                                                                          \
+      if (!is_inside[i])                                                                                     \
+        result[i] = (type)FAR(name)((double)x[i], (double)y[i]);                                             \
+    return result;                                                                                           \
+  }                                                                                                          \
+  F SHAPED(__tally_##name##_##suffix)(F x, F y) {                                                            \
+    struct raised it = near(x, y);                                                                           \
+    if (__builtin_expect(!ALL(it.inside), 0)) {                                                              \
+      it = rest(x, y);                                                                                       \
+      if (__builtin_expect(!ALL(it.inside), 0))                                                              \
+        it.result = name##_##suffix##_of_far(x, y, it.result, it.inside);                                    \
+    }                                                                                                        \
+    return it.result;                                                                                        \
+  }
+#endif
+
+#if LANES != 16
+POWER(F64, M64, double, powr, f64, raised64, powr_near64, powr_with_rest64)
+POWER(F64, M64, double, pow, f64, raised64, pow_near64, pow_with_rest64)
+#endif
+POWER(F32, M32, float, powr, f32, raised32, powr_near32, powr_with_rest32)
+POWER(F32, M32, float, pow, f32, raised32, pow_near32, pow_with_rest32)
+#define WITH_INT(name, bits) name##_near##bits(x, parts_of_int##bits(n), low_bits##bits(n))
+FUNCTION64_WITH_INT(pown, WITH_INT(pown, 64).inside, WITH_INT(pown, 64).result)
+FUNCTION64_WITH_INT(rootn, WITH_INT(rootn, 64).inside, WITH_INT(rootn, 64).result)
+FUNCTION32_WITH_INT(pown, WITH_INT(pown, 32).inside, WITH_INT(pown, 32).result)
+FUNCTION32_WITH_INT(rootn, WITH_INT(rootn, 32).inside, WITH_INT(rootn, 32).result)
+
+#else
 
 // The numbers from 0.6875 to 1.375 fall into sixteen intervals of equal size in their bits. Each has a
 // factor; around 1 it is 1.
@@ -80,16 +144,10 @@ struct power {
 static inline struct power power(F64 x, F64 y, F64 more) {
   D64 log = log_close(x);
   F64 hi = log.hi * y, lo = fma64(log.lo, y, fma64(log.hi, more, lost64(log.hi, y, hi)));
-#if defined(TALLY_AVX512) && LANES != 16
-  F64 shifted = fma64(hi, LOG2_E, SIXTEENTHS64), count = shifted - SIXTEENTHS64;
-  F64 r = fma64(-count, LN_2_HIGH, hi) + fma64(-count, LN_2_REST, lo);
-  return (struct power){power64(r, shifted, 1, EXP_TAIL_64, not_below64(hi, -700)), abs64(hi) <= 700};
-#else
   F64 shifted = fma64(hi, LOG2_E, ROUNDER64), count = shifted - ROUNDER64;
   F64 r = fma64(-count, LN_2_HIGH, hi), low = fma64(-count, LN_2_REST, lo);
   D64 rest = any_sum64(r, low);
   return (struct power){scaled64(exp64(rest.hi, rest.lo), shifted), abs64(hi) <= 700};
-#endif
 }
 
 // The same, precise enough for floats.
@@ -242,3 +300,5 @@ FUNCTION32_OF_TWO(powr, powr_near_32(x, y).inside, powr_near_32(x, y).result)
 FUNCTION32_OF_TWO(pow, pow_near_32(x, y).inside, pow_near_32(x, y).result)
 FUNCTION32_WITH_INT(pown, pown_near_32(x, n).inside, pown_near_32(x, n).result)
 FUNCTION32_WITH_INT(rootn, rootn_near_32(x, n).inside, rootn_near_32(x, n).result)
+
+#endif

@@ -104,6 +104,9 @@ static inline F32 raised_or_zero32(F32 x, F32 count, KEPT32 kept) {
 }
 #endif
 
+// The same for floats, to 2^-27.
+static const float EXP_SHORT_32[] = {0x1.000148p-1f, 0x1.555764p-3f};
+
 static inline F32 power32(F32 r, F32 shifted, float log_b, const float tail[2], KEPT32 kept) {
   F32 first = fma32(r, log_b, lookup32(POWERS_REST32, bits32(shifted))), square = r * r;
   F32 more = fma32(square, polynomial32(tail, 2, r, square), first);
