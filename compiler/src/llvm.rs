@@ -6,6 +6,7 @@
 //! kernel.
 
 mod passes;
+mod rotations;
 
 use std::ffi::CStr;
 use std::fmt;
@@ -137,6 +138,10 @@ pub fn compile(
     module
         .run_passes(&passes::list(work, level), &machine, options)
         .map_err(|error| LlvmError::Passes(error.to_string()))?;
+    if rotates_wrongly(target) {
+        rotations::expand(&context, &module)
+            .map_err(|error| LlvmError::Passes(error.to_string()))?;
+    }
     align_stacks(&context, &module, target);
     let kind = match output {
         Output::Object => FileType::Object,
@@ -207,13 +212,21 @@ pub fn has_long_vectors(target: &TargetCpu) -> bool {
     has(target, &["x86-64-v4"], "avx512f")
 }
 
+/// Whether LLVM's code for rotations of vectors may be wrong on a processor ([`rotations`]).
+fn rotates_wrongly(target: &TargetCpu) -> bool {
+    has(target, &["x86-64-v3", "x86-64-v4"], "avx2") && !is_long(target)
+}
+
 /// The form of the run-time library for a processor (`build.rs`).
 fn form(target: &TargetCpu) -> usize {
     // Some processors have fused multiply-add but no integers in registers of 256 bits.
     let fuses = ["fma", "avx2"].iter().all(|it| has(target, &["x86-64-v3", "x86-64-v4"], it));
-    // AVX512VL provides the instructions of long vectors for short ones.
-    let is_long = has_long_vectors(target) && has(target, &["x86-64-v4"], "avx512vl");
-    usize::from(fuses) + usize::from(fuses && is_long)
+    usize::from(fuses) + usize::from(fuses && is_long(target))
+}
+
+/// Whether a processor is known to have the instructions of long vectors also for short ones (AVX512VL).
+fn is_long(target: &TargetCpu) -> bool {
+    has_long_vectors(target) && has(target, &["x86-64-v4"], "avx512vl")
 }
 
 /// Size in bytes of the longest registers that a processor is known to have.

@@ -31,11 +31,16 @@ fn loops_and_barriers_are_found() {
 
 /// LLVM's assembly language of a kernel for vectors of 16 items, as it is optimised for AVX-512.
 fn optimised(text: &str) -> (String, Work) {
+    optimised_for("x86-64-v4", text)
+}
+
+/// The same for a processor.
+fn optimised_for(processor: &str, text: &str) -> (String, Work) {
     let module = module(&clang::compile_text(text, &["-O2"]));
     let kernel = &module.kernels[0];
     let widened = widen(&module, kernel, 16).expect("it is widened");
     let lowered = lower::lower_widened(&widened, kernel).expect("it is lowered");
-    let target = TargetCpu { name: "x86-64-v4".into(), features: String::new() };
+    let target = TargetCpu { name: processor.into(), features: String::new() };
     let (work, kind) = (lowered.work, Output::Optimised);
     let text = llvm::compile(&lowered.text, work, &target, Level::Full, kind).expect("it compiles");
     (String::from_utf8(text).expect("text"), work)
@@ -102,4 +107,32 @@ fn steps_of_a_checksum_need_few_shifts() {
     let count = |what: &str| text.matches(what).count();
     let (shifts, bits) = (count(" = lshr <16 x i32>"), count(" = select <16 x i1>"));
     assert!(bits >= 4 && 2 * shifts <= bits, "{shifts} shifts for {bits} bits:\n{text}");
+}
+
+/// LLVM's code for rotations on AVX2 may be wrong, unless all amounts are known. The results are compared in
+/// `numbers.rs`.
+#[test]
+fn rotations_by_unknown_amounts_are_shifts_for_avx2() {
+    for (processor, amount, rotates) in [
+        ("x86-64-v3", "in[i]", false),
+        ("x86-64-v3", "-in[i]", false),
+        ("x86-64-v3", "7", true),
+        ("x86-64-v4", "in[i]", true),
+        ("x86-64", "in[i]", true),
+    ] {
+        for ty in ["ushort", "uint", "ulong"] {
+            let (text, _) = optimised_for(
+                processor,
+                &format!(
+                    "kernel void k(global {ty} *out, global const {ty} *in) {{
+                       int i = get_global_id(0);
+                       out[i] = rotate(out[i], ({ty})({amount}));
+                     }}"
+                ),
+            );
+            let rotation = |line: &str| line.contains("call <16 x i") && line.contains("@llvm.fsh");
+            let found = text.lines().any(rotation);
+            assert_eq!(found, rotates, "{processor}, {ty}, {amount}:\n{text}");
+        }
+    }
 }
