@@ -1,11 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The error functions. Around 0 erf is x plus a fraction of x; beyond, 1 - erf(x) is e^-p with a polynomial p.
-// For positive numbers erfc(x) is e^(-x^2) times a function that falls like 1 / x.
+// The error functions. Around 0 erf is x plus a fraction of x; beyond, 1 - erf(x) is e^-p with a polynomial p, or erf is
+// polynomials on intervals. For positive numbers erfc(x) is e^(-x^2) times a function that falls like 1 / x.
 
 #include "exponential.h"
 #ifdef TALLY_AVX512
+
 #include "erf_pieces.h"
+#include "powers.h"
+
+// From the limits on erf rounds to 1. NaN stays NaN.
+static inline F32 erf_whole32(F32 x) {
+  F32 most = 3.93f, nothing = 0, size = abs32(x);
+  F32 result = PIECES32(ERF_PIECES32, piece32(size > most ? most : size, ERF_LENGTH32));
+  return with_sign32(result + (size <= 0.5f * ERF_LENGTH32 ? size : nothing), x);
+}
+
+#define BITS 32
+#include "erfc_whole.h"
+#undef BITS
+WHOLE32(erf, erf_whole32(x))
+WHOLE32(erfc, erfc_whole32(x))
+
+#if LANES != 16
+static inline F64 erf_whole64(F64 x) {
+  F64 most = 5.93, size = abs64(x);
+  return with_sign64(PIECES64(ERF_PIECES64, piece64(size > most ? most : size, ERF_LENGTH64)), x);
+}
+
+#define BITS 64
+#include "erfc_whole.h"
+#undef BITS
+WHOLE64(erf, erf_whole64(x))
+WHOLE64(erfc, erfc_whole64(x))
 #endif
+
+#else
 
 // erf(x) / x - 1 as a polynomial of x^2 for |x| <= 1, so that the result is good to 2^-56.
 static const double ERF_SMALL64[] = {
@@ -35,17 +64,7 @@ static inline F64 erf_near(F64 x) {
   return x != x ? x : result;
 }
 
-#ifndef TALLY_AVX512
 WHOLE64(erf, erf_near(x))
-#elif LANES != 16
-// From the limit on it rounds to 1. NaN stays NaN.
-static inline F64 erf_whole(F64 x) {
-  F64 most = ERF_MOST64, size = abs64(x);
-  return with_sign64(PIECES64(ERF_PIECES64, piece64(size > most ? most : size, ERF_LENGTH64)), x);
-}
-
-WHOLE64(erf, erf_whole(x))
-#endif
 
 // The same for floats: for |x| <= 0.94, to 2^-30; from there to 4, the exponent to 2^-27.
 static const float ERF_SMALL32[] = {
@@ -69,17 +88,7 @@ static inline F32 erf_near_32(F32 x) {
   return x != x ? x : result;
 }
 
-#ifndef TALLY_AVX512
 WHOLE32(erf, erf_near_32(x))
-#else
-static inline F32 erf_whole_32(F32 x) {
-  F32 most = 3.93f, nothing = 0, size = abs32(x);
-  F32 result = PIECES32(ERF_PIECES32, piece32(size > most ? most : size, ERF_LENGTH32));
-  return with_sign32(result + (size <= 0.5f * ERF_LENGTH32 ? size : nothing), x);
-}
-
-WHOLE32(erf, erf_whole_32(x))
-#endif
 
 // (1 + 2 x) e^(x^2) erfc(x) as a polynomial of (x - 4) / (x + 4) for 0 <= x <= 26, to 2^-56 of it; coefficients
 // of the Chebyshev interpolation.
@@ -152,3 +161,5 @@ static inline F32 erfc_far_32(F32 x) {
 }
 
 FUNCTION32_OR(erfc, abs32(x) <= ERFC_MOST32, erfc_of_32(x, false), erfc_far_32(x))
+
+#endif

@@ -63,18 +63,18 @@ static inline F64 least64(F64 x, F64 most) { return x > most ? most : x; }
 static inline F64 exp_whole(F64 x) {
   F64 to = least64(x, 710), shifted = fma64(to, LOG2_E, SIXTEENTHS64), count = shifted - SIXTEENTHS64;
   F64 r = fma64(-count, LN_2_REST, fma64(-count, LN_2_HIGH, to));
-  return power64(r, shifted, 1, EXP_TAIL_64, not_below64(x, -746));
+  return power64(1, r, shifted, 1, EXP_TAIL_64, not_below64(x, -746));
 }
 
 static inline F64 exp2_whole(F64 x) {
   F64 to = least64(x, 1025), shifted = to + SIXTEENTHS64;
-  return power64(to - (shifted - SIXTEENTHS64), shifted, LN_2, EXP2_TAIL_64, not_below64(x, -1076));
+  return power64(1, to - (shifted - SIXTEENTHS64), shifted, LN_2, EXP2_TAIL_64, not_below64(x, -1076));
 }
 
 static inline F64 exp10_whole(F64 x) {
   F64 to = least64(x, 309), shifted = fma64(to, LOG2_10, SIXTEENTHS64), count = shifted - SIXTEENTHS64;
   F64 r = fma64(-count, LOG10_2_REST, fma64(-count, LOG10_2_HIGH, to));
-  return power64(r, shifted, LN_10, EXP10_TAIL_64, not_below64(x, -325));
+  return power64(1, r, shifted, LN_10, EXP10_TAIL_64, not_below64(x, -325));
 }
 
 WHOLE64(exp, exp_whole(x))
@@ -180,18 +180,18 @@ static inline F32 least32(F32 x, F32 most) { return x > most ? most : x; }
 static inline F32 exp_whole_32(F32 x) {
   F32 to = least32(x, 89), shifted = fma32(to, LOG2_E_32, SIXTEENTHS32), count = shifted - SIXTEENTHS32;
   F32 r = fma32(-count, LN_2_LOW_32, fma32(-count, LN_2_HIGH_32, to));
-  return power32(r, shifted, 1, EXP_SHORT_32, not_below32(x, -104));
+  return power32(1, r, shifted, 1, EXP_SHORT_32, not_below32(x, -104));
 }
 
 static inline F32 exp2_whole_32(F32 x) {
   F32 to = least32(x, 129), shifted = to + SIXTEENTHS32;
-  return power32(to - (shifted - SIXTEENTHS32), shifted, LN_2_32, EXP2_SHORT_32, not_below32(x, -151));
+  return power32(1, to - (shifted - SIXTEENTHS32), shifted, LN_2_32, EXP2_SHORT_32, not_below32(x, -151));
 }
 
 static inline F32 exp10_whole_32(F32 x) {
   F32 to = least32(x, 39), shifted = fma32(to, 0x1.a934fp1f, SIXTEENTHS32), count = shifted - SIXTEENTHS32;
   F32 r = fma32(-count, 0x1.3509f8p-18f, fma32(-count, 0x1.344p-2f, to));
-  return power32(r, shifted, 0x1.26bb1cp1f, EXP10_SHORT_32, not_below32(x, -46));
+  return power32(1, r, shifted, 0x1.26bb1cp1f, EXP10_SHORT_32, not_below32(x, -46));
 }
 
 WHOLE32(exp, exp_whole_32(x))

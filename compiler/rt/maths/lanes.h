@@ -197,17 +197,39 @@ typedef double pair64 __attribute__((vector_size(16)));
 typedef float four32 __attribute__((vector_size(16)));
 #endif
 
+#ifdef TALLY_AVX512
+// About 1 / sqrt(x), to 2^-14 of it, for positive normal numbers; 0 for 0.
+#if LANES != 16
+static inline F64 rough_inverse_root64(F64 x) {
+#if LANES == 1
+  pair64 in = {x, x}, zero = {0, 0};
+  return __builtin_ia32_rsqrt14sd_mask(in, in, zero, x != 0)[0];
+#else
+  F64 zero = 0;
+  return __builtin_ia32_rsqrt14pd512_mask(x, zero, __builtin_ia32_cmppd512_mask(x, zero, 4, -1, 4));
+#endif
+}
+#endif
+
+static inline F32 rough_inverse_root32(F32 x) {
+#if LANES == 1
+  four32 in = {x, x, x, x}, zero = {0, 0, 0, 0};
+  return __builtin_ia32_rsqrt14ss_mask(in, in, zero, x != 0)[0];
+#elif LANES == 8
+  F32 zero = 0;
+  return __builtin_ia32_rsqrt14ps256_mask(x, zero, __builtin_ia32_cmpps256_mask(x, zero, 4, -1));
+#else
+  F32 zero = 0;
+  return __builtin_ia32_rsqrt14ps512_mask(x, zero, __builtin_ia32_cmpps512_mask(x, zero, 4, -1, 4));
+#endif
+}
+#endif
+
 // About 1 / sqrt(x), to 2^-42 and 2^-27 of it, for positive numbers that are neither subnormal nor so
 // large that the result is; 0 for 0 on processors that have an instruction for it.
 static inline F64 inverse_root64(F64 x) {
 #if defined(TALLY_AVX512) && LANES != 16
-#if LANES == 1
-  pair64 in = {x, x}, zero = {0, 0};
-  F64 y = __builtin_ia32_rsqrt14sd_mask(in, in, zero, x != 0)[0];
-#else
-  F64 zero = 0;
-  F64 y = __builtin_ia32_rsqrt14pd512_mask(x, zero, __builtin_ia32_cmppd512_mask(x, zero, 4, -1, 4));
-#endif
+  F64 y = rough_inverse_root64(x);
 #else
   // Halving and negating the exponent gives an estimate good to 2^-4.8.
   F64 y = of_bits64(0x5fe6eb50c7b537a9 - (bits64(x) >> 1)), rough = fma64(-x * y, y, 1);
@@ -220,16 +242,7 @@ static inline F64 inverse_root64(F64 x) {
 
 static inline F32 inverse_root32(F32 x) {
 #ifdef TALLY_AVX512
-#if LANES == 1
-  four32 in = {x, x, x, x}, zero = {0, 0, 0, 0};
-  F32 y = __builtin_ia32_rsqrt14ss_mask(in, in, zero, x != 0)[0];
-#elif LANES == 8
-  F32 zero = 0;
-  F32 y = __builtin_ia32_rsqrt14ps256_mask(x, zero, __builtin_ia32_cmpps256_mask(x, zero, 4, -1));
-#else
-  F32 zero = 0;
-  F32 y = __builtin_ia32_rsqrt14ps512_mask(x, zero, __builtin_ia32_cmpps512_mask(x, zero, 4, -1, 4));
-#endif
+  F32 y = rough_inverse_root32(x);
 #elif defined(TALLY_FMA) && LANES == 1
   F32 y = __builtin_ia32_rsqrtss((four32){x, x, x, x})[0];
 #elif defined(TALLY_FMA) && LANES == 8
@@ -246,11 +259,12 @@ static inline F32 inverse_root32(F32 x) {
   return fma32(y * e, 0.5f, y);
 }
 
-// The square root of a number of such size, or of 0. On processors with long registers the instruction
-// is slower than this, and for floats this also computes the rounding error of the root.
+// The square root of such a number, or of 0; for floats with what it lacks. On processors with long registers the
+// instruction is slower than this: what the root lacks only needs an estimate of the inverse root.
 static inline F64 root64(F64 x) {
 #if defined(TALLY_AVX512) && LANES != 16
-  F64 y = inverse_root64(x), root = x * y;
+  F64 y = rough_inverse_root64(x), rough = x * y, e = fma64(-rough, y, 1);
+  F64 root = fma64(rough * e, fma64(e, 0.375, 0.5), rough);
   return fma64(fma64(-root, root, x), 0.5 * y, root);
 #else
   return __builtin_elementwise_sqrt(x);
@@ -259,8 +273,8 @@ static inline F64 root64(F64 x) {
 
 static inline D32 root32(F32 x) {
 #ifdef TALLY_AVX512
-  F32 y = inverse_root32(x), root = x * y;
-  return (D32){root, fma32(-root, root, x) * (0.5f * y)};
+  F32 y = rough_inverse_root32(x), rough = x * y;
+  return sum32(rough, fma32(-rough, rough, x) * (0.5f * y));
 #else
   return (D32){__builtin_elementwise_sqrt(x), 0};
 #endif

@@ -19,7 +19,7 @@ static inline struct piece32 piece32(F32 x, float length) {
   return (struct piece32){bits32(shifted), fma32(-(shifted - ROUNDER32), length, x)};
 }
 
-static inline F32 lookup_of_32(const float table[32], U32 index) {
+static inline F32 lookup_of32(const float table[32], U32 index) {
 #if LANES == 1
   return table[index & 31];
 #else
@@ -40,15 +40,15 @@ static inline F32 lookup_of_32(const float table[32], U32 index) {
 }
 
 // The polynomial, by Horner's scheme: that takes the fewest instructions.
-static inline F32 value_of_32(const float table[][32], int count, struct piece32 at) {
-  F32 sum = lookup_of_32(table[count - 1], at.index);
+static inline F32 value_of32(const float table[][32], int count, struct piece32 at) {
+  F32 sum = lookup_of32(table[count - 1], at.index);
 #pragma clang loop unroll(full)
   for (int i = count - 2; i >= 0; i--)
-    sum = fma32(sum, at.t, lookup_of_32(table[i], at.index));
+    sum = fma32(sum, at.t, lookup_of32(table[i], at.index));
   return sum;
 }
 
-#define PIECES32(table, at) value_of_32(table, sizeof(table) / sizeof(table)[0], at)
+#define PIECES32(table, at) value_of32(table, sizeof(table) / sizeof(table)[0], at)
 
 #if LANES != 16
 struct piece64 {
@@ -61,7 +61,7 @@ static inline struct piece64 piece64(F64 x, double length) {
   return (struct piece64){bits64(shifted), fma64(-(shifted - ROUNDER64), length, x)};
 }
 
-static inline F64 value_of_64(const double table[][16], int count, struct piece64 at) {
+static inline F64 value_of64(const double table[][16], int count, struct piece64 at) {
   F64 sum = lookup64(table[count - 1], at.index);
 #pragma clang loop unroll(full)
   for (int i = count - 2; i >= 0; i--)
@@ -69,7 +69,7 @@ static inline F64 value_of_64(const double table[][16], int count, struct piece6
   return sum;
 }
 
-#define PIECES64(table, at) value_of_64(table, sizeof(table) / sizeof(table)[0], at)
+#define PIECES64(table, at) value_of64(table, sizeof(table) / sizeof(table)[0], at)
 #endif
 
 #endif

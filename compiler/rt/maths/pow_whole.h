@@ -53,7 +53,7 @@ struct OF(raised) {
 static inline struct OF(raised) OF(raised)(F hi, F lo) {
   F shifted = fma(hi + lo, (NUMBER)LOG2_E, TO_SIXTEENTHS), count = shifted - TO_SIXTEENTHS;
   F r = fma(-count, FIRST_PART, hi) + fma(-count, SECOND_PART, lo);
-  F result = OF(power)(r, shifted, 1, EXP_TAIL, OF(not_below)(hi, LEAST));
+  F result = OF(power)(1, r, shifted, 1, EXP_TAIL, OF(not_below)(hi, LEAST));
   return (struct OF(raised)){result, abs(hi) < (NUMBER)0x1p15};
 }
 

@@ -66,10 +66,7 @@ FUNCTION32(cbrt, has_cbrt32(abs32(x)), with_sign32(cbrt_near_32(abs32(x)), x))
 
 static inline F64 hypot_near(F64 x, F64 y) { return root64(fma64(x, x, y * y)); }
 
-static inline F32 hypot_near_32(F32 x, F32 y) {
-  D32 root = root32(fma32(x, x, y * y));
-  return root.hi + root.lo;
-}
+static inline F32 hypot_near_32(F32 x, F32 y) { return root32(fma32(x, x, y * y)).hi; }
 
 // Whether no square can overflow or underflow.
 static inline M64 has_hypot64(F64 x, F64 y) {

@@ -54,29 +54,19 @@ static inline F32 second_signed32(F32 x, U32 quarters) {
   return of_bits32(bits32(x) ^ ((quarters & 2) << 30));
 }
 
-// The number whose magnitude is smaller, with the sign of the first.
-#define LESSER 2
-
 // Keeps the last rounding from making a sine larger than 1.
 static inline F64 bounded64(F64 x) {
-#if defined(TALLY_AVX512) && LANES == 8
-  F64 one = 1;
-  return __builtin_ia32_rangepd512_mask(x, one, LESSER, x, -1, CURRENT_ROUNDING);
-#else
-  return abs64(x) > 1 ? with_sign64((F64)1, x) : x;
-#endif
+  x = x > 1 ? (F64)1 : x;
+  return x < -1 ? (F64)-1 : x;
 }
 static inline F32 bounded32(F32 x) {
-#if defined(TALLY_AVX512) && LANES == 16
-  F32 one = 1;
-  return __builtin_ia32_rangeps512_mask(x, one, LESSER, x, -1, CURRENT_ROUNDING);
-#elif defined(TALLY_AVX512) && LANES == 8
-  F32 one = 1;
-  return __builtin_ia32_rangeps256_mask(x, one, LESSER, x, -1);
-#else
-  return abs32(x) > 1 ? with_sign32((F32)1, x) : x;
-#endif
+  x = x > 1 ? (F32)1 : x;
+  return x < -1 ? (F32)-1 : x;
 }
+
+// An odd function of x, for its value at the magnitude of x: so that zeros keep their sign.
+static inline F64 odd64(F64 x, F64 value) { return of_bits64(bits64(value) ^ (bits64(x) & 0x8000000000000000)); }
+static inline F32 odd32(F32 x, F32 value) { return of_bits32(bits32(value) ^ (bits32(x) & 0x80000000)); }
 
 // The sine of r, negated for odd numbers of half turns.
 static inline F64 sine_of_rest64(D64 r, U64 half_turns) {
@@ -89,19 +79,18 @@ static inline F64 sine_of_rest64(D64 r, U64 half_turns) {
 // A small number is its own sine: the bits that the computation loses would matter if it is 0 or
 // subnormal. Its cosine is 1.
 static inline F64 or_small64(F64 x, F64 result) { return abs64(x) < 0x1p-27 ? x : result; }
-static inline F64 or_one64(F64 x, F64 result) { return abs64(x) < 0x1p-27 ? (F64)1 : result; }
 static inline F32 or_one32(F32 x, F32 result) { return abs32(x) < 0x1p-13f ? (F32)1 : result; }
 
 static inline F64 sin_near(F64 x) {
-  F64 shifted = fma64(x, ONE_OVER_PI, ROUNDER64);
-  return or_small64(x, sine_of_rest64(less_half_turns64(x, shifted - ROUNDER64), bits64(shifted)));
+  F64 size = abs64(x), shifted = fma64(size, ONE_OVER_PI, ROUNDER64);
+  return odd64(x, sine_of_rest64(less_half_turns64(size, shifted - ROUNDER64), bits64(shifted)));
 }
 
 // cos((n + 1/2) pi + r) is sin(r) for odd n, else -sin(r).
 static inline F64 cos_near(F64 x) {
   F64 shifted = fma64(x, ONE_OVER_PI, -0.5) + ROUNDER64;
   F64 count = (shifted - ROUNDER64) + 0.5;
-  return or_one64(x, sine_of_rest64(less_half_turns64(x, count), bits64(shifted) + 1));
+  return sine_of_rest64(less_half_turns64(x, count), bits64(shifted) + 1);
 }
 
 // The same for |r| <= pi/4, and (cos(r) - 1 + r^2/2) / r^4, to 2^-55 and 2^-59.
@@ -181,7 +170,7 @@ static inline F64 sinpi_near(F64 x) {
   F64 sine = sinpi_of_rest64(size - (shifted - ROUNDER64), bits64(shifted));
   // A tiny number has no second part.
   sine = size < 0x1p-500 ? size * PI_64 : sine;
-  return of_bits64(bits64(sine) ^ (bits64(x) & 0x8000000000000000));
+  return odd64(x, sine);
 }
 
 static inline F64 cospi_near(F64 x) {
@@ -224,16 +213,16 @@ static inline F32 less_half_turns32(F32 x, F32 count) {
 #endif
 }
 
-// The sine of r, negated for odd numbers of half turns. Zeros keep their sign.
+// The sine of r, negated for odd numbers of half turns.
 static inline F32 sine_of_rest32(F32 r, U32 half_turns) {
   F32 square = r * r;
   F32 sine = fma32(r * square, POLYNOMIAL32(SIN_HALF32, square, square * square), r);
-  return signed32(r == 0 ? r : bounded32(sine), half_turns);
+  return signed32(bounded32(sine), half_turns);
 }
 
 static inline F32 sin_near_32(F32 x) {
-  F32 shifted = fma32(x, (float)ONE_OVER_PI, ROUNDER32);
-  return sine_of_rest32(less_half_turns32(x, shifted - ROUNDER32), bits32(shifted));
+  F32 size = abs32(x), shifted = fma32(size, (float)ONE_OVER_PI, ROUNDER32);
+  return odd32(x, sine_of_rest32(less_half_turns32(size, shifted - ROUNDER32), bits32(shifted)));
 }
 
 static inline F32 cos_near_32(F32 x) {
@@ -296,7 +285,7 @@ static inline F32 sinpi_of_rest32(F32 t, U32 half_turns) {
 static inline F32 sinpi_near_32(F32 x) {
   F32 size = abs32(x), shifted = size + ROUNDER32;
   F32 sine = sinpi_of_rest32(size - (shifted - ROUNDER32), bits32(shifted));
-  return of_bits32(bits32(sine) ^ (bits32(x) & 0x80000000));
+  return odd32(x, sine);
 }
 
 static inline F32 cospi_near_32(F32 x) {

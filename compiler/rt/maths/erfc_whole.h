@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// erfc on processors with registers of 512 bits, for doubles or floats: e^(-x^2) times a function that is a polynomial on
+// intervals, whose length grows with x.
+
+#include "names.h"
+
+#if BITS == 64
+#define FIRST_PART LN_2_HIGH
+#define SECOND_PART LN_2_REST
+#define TO_SIXTEENTHS SIXTEENTHS64
+#define EXP_TAIL EXP_TAIL_64
+// From here on erfc is 0, or 2.
+#define MOST 27.3
+// The intervals of 2 + x: a quarter of a power of two. Bits of a number in it, and the bits in the middle.
+#define INTERVAL 0x3ffffffffffff
+#define MIDDLE 0x2000000000000
+#define INDEX_SHIFT 50
+#else
+#define FIRST_PART LN_2_HIGH_32
+#define SECOND_PART LN_2_LOW_32
+#define TO_SIXTEENTHS SIXTEENTHS32
+#define EXP_TAIL EXP_SHORT_32
+#define MOST 10.1f
+// An eighth.
+#define INTERVAL 0xfffff
+#define MIDDLE 0x80000
+#define INDEX_SHIFT 20
+#endif
+
+static inline F OF(erfc_whole)(F x) {
+  F limit = MOST, size = abs(x), to = size > limit ? limit : size;
+  U in = bits(to + 2);
+  struct OF(piece) at = {in >> INDEX_SHIFT, to - (of_bits((in & ~(U)INTERVAL) | MIDDLE) - 2)};
+  D square = product(to, to);
+  F shifted = fma(-square.hi, (NUMBER)LOG2_E, TO_SIXTEENTHS), count = shifted - TO_SIXTEENTHS;
+  F r = fma(-count, SECOND_PART, fma(-count, FIRST_PART, -square.hi)) - square.lo;
+  F factor = OF(value_of)(OF(ERFC_PIECES), sizeof(OF(ERFC_PIECES)) / sizeof(OF(ERFC_PIECES))[0], at);
+  F tail = OF(power)(factor, r, shifted, 1, EXP_TAIL, OF(not_below)(-size, -MOST));
+  return x < 0 ? 2 - tail : tail;
+}
+
+#undef FIRST_PART
+#undef SECOND_PART
+#undef TO_SIXTEENTHS
+#undef EXP_TAIL
+#undef MOST
+#undef INTERVAL
+#undef MIDDLE
+#undef INDEX_SHIFT
+#include "names_end.h"
