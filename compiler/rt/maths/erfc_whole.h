@@ -7,7 +7,6 @@
 #if BITS == 64
 #define FIRST_PART LN_2_HIGH
 #define SECOND_PART LN_2_REST
-#define TO_SIXTEENTHS SIXTEENTHS64
 #define EXP_TAIL EXP_TAIL_64
 // From here on erfc is 0, or 2.
 #define MOST 27.3
@@ -18,7 +17,6 @@
 #else
 #define FIRST_PART LN_2_HIGH_32
 #define SECOND_PART LN_2_LOW_32
-#define TO_SIXTEENTHS SIXTEENTHS32
 #define EXP_TAIL EXP_SHORT_32
 #define MOST 10.1f
 // An eighth.
@@ -32,7 +30,7 @@ static inline F OF(erfc_whole)(F x) {
   U in = bits(to + 2);
   struct OF(piece) at = {in >> INDEX_SHIFT, to - (of_bits((in & ~(U)INTERVAL) | MIDDLE) - 2)};
   D square = product(to, to);
-  F shifted = fma(-square.hi, (NUMBER)LOG2_E, TO_SIXTEENTHS), count = shifted - TO_SIXTEENTHS;
+  F shifted = fma(-square.hi, (NUMBER)LOG2_E, SIXTEENTHS), count = shifted - SIXTEENTHS;
   F r = fma(-count, SECOND_PART, fma(-count, FIRST_PART, -square.hi)) - square.lo;
   F factor = OF(value_of)(OF(ERFC_PIECES), sizeof(OF(ERFC_PIECES)) / sizeof(OF(ERFC_PIECES))[0], at);
   F tail = OF(power)(factor, r, shifted, 1, EXP_TAIL, OF(not_below)(-size, -MOST));
@@ -41,7 +39,6 @@ static inline F OF(erfc_whole)(F x) {
 
 #undef FIRST_PART
 #undef SECOND_PART
-#undef TO_SIXTEENTHS
 #undef EXP_TAIL
 #undef MOST
 #undef INTERVAL

@@ -77,17 +77,8 @@ static const double ATANH64[] = {
     0x1.745ca0a19b8ddp-3, 0x1.3b2b8d61b46cfp-3, 0x1.0e6b469b2f1a6p-3, 0x1.179321d845005p-3,
 };
 
-// log(m + rest) to 2^-57 of it, for an m that a number was split into and a small rest.
-#if defined(TALLY_AVX512) && LANES != 16
-// m times the factor, less 1, is exact.
-static inline D64 log_around_one64(F64 m, F64 rest) {
-  U64 index = bits64(m) >> 48;
-  F64 factor = lookup64(FACTORS64, index), r = fma64(m, factor, -1), left = rest * factor, square = r * r;
-  F64 low = fma64(square, POLYNOMIAL64(LOG_TAIL64, r, square), fma64(-left, r, left));
-  D64 sum = sum64(lookup64(LN64, index), r);
-  return (D64){sum.hi, sum.lo + (low + lookup64(LN_LOW64, index))};
-}
-#else
+// log(m + rest) to 2^-57 of it, for an m that a number was split into and a small rest; logs.h has another form.
+#if !defined(TALLY_AVX512) || LANES == 16
 static inline D64 log_around_one64(F64 m, F64 rest) {
   F64 f = m - 1, sum = m + 1;
   F64 inverse = 1 / sum, s = f * inverse;
@@ -103,15 +94,7 @@ static inline D64 log_around_one64(F64 m, F64 rest) {
 // The same for floats, to 2^-32.
 static const float ATANH32[] = {0x1.555556p-1f, 0x1.99993ap-2f, 0x1.246574p-2f, 0x1.e059b4p-3f};
 
-#ifdef TALLY_AVX512
-static inline D32 log_around_one32(F32 m, F32 rest) {
-  U32 index = bits32(m) >> 19;
-  F32 factor = lookup32(FACTORS32, index), r = fma32(m, factor, -1), left = rest * factor, square = r * r;
-  F32 low = fma32(square, POLYNOMIAL32(LOG_TAIL32, r, square), fma32(-left, r, left));
-  D32 sum = sum32(lookup32(LN32, index), r);
-  return (D32){sum.hi, sum.lo + (low + lookup32(LN_LOW32, index))};
-}
-#else
+#ifndef TALLY_AVX512
 static inline D32 log_around_one32(F32 m, F32 rest) {
   F32 f = m - 1, sum = m + 1;
   F32 inverse = 1 / sum, s = f * inverse;

@@ -86,29 +86,9 @@ static inline struct parts64 parts64(F64 x) {
 
 static inline U64 index_of64(F64 m) { return bits64(m) >> 48; }
 
-struct constant64 {
-  double hi, lo;
-};
-
-// The logarithm to a base b: log_b(e), log_b(2) and log_b(1 / c) in two parts each.
-static inline F64 log_whole64(F64 x, struct constant64 one, struct constant64 two, const double high[16],
-                              const double low[16]) {
-  struct parts64 it = parts64(x);
-  U64 index = index_of64(it.m);
-  F64 r = fma64(it.m, lookup64(FACTORS64, index), -1), square = r * r;
-  F64 whole = fma64(it.e, two.hi, lookup64(high, index)), rest = lookup64(low, index);
-  rest = two.lo == 0 ? rest : fma64(it.e, two.lo, rest);
-  D64 first = {r, 0};
-  if (one.hi != 1) {
-    first = product64(r, one.hi);
-    first.lo = fma64(r, one.lo, first.lo);
-    square *= one.hi;
-  }
-  D64 sum = sum64(whole, first.hi);
-  F64 result = sum.hi + fma64(square, POLYNOMIAL64(LOG_TAIL64, r, r * r), sum.lo + (rest + first.lo));
-  // Infinite sums have no remainder.
-  return result != result ? sum.hi : result;
-}
+#define BITS 64
+#include "logs_of.h"
+#undef BITS
 #endif
 
 // The same for floats: the first parts have 15 bits behind the point, and the polynomial is good to 2^-26.
@@ -167,26 +147,8 @@ static inline struct parts32 parts32(F32 x) {
 
 static inline U32 index_of32(F32 m) { return bits32(m) >> 19; }
 
-struct constant32 {
-  float hi, lo;
-};
-
-static inline F32 log_whole32(F32 x, struct constant32 one, struct constant32 two, const float high[16],
-                              const float low[16]) {
-  struct parts32 it = parts32(x);
-  U32 index = index_of32(it.m);
-  F32 r = fma32(it.m, lookup32(FACTORS32, index), -1), square = r * r;
-  F32 whole = fma32(it.e, two.hi, lookup32(high, index)), rest = lookup32(low, index);
-  rest = two.lo == 0 ? rest : fma32(it.e, two.lo, rest);
-  D32 first = {r, 0};
-  if (one.hi != 1) {
-    first = product32(r, one.hi);
-    first.lo = fma32(r, one.lo, first.lo);
-    square *= one.hi;
-  }
-  D32 sum = sum32(whole, first.hi);
-  F32 result = sum.hi + fma32(square, POLYNOMIAL32(LOG_TAIL32, r, r * r), sum.lo + (rest + first.lo));
-  return result != result ? sum.hi : result;
-}
+#define BITS 32
+#include "logs_of.h"
+#undef BITS
 
 #endif

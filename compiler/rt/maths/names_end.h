@@ -9,6 +9,9 @@
 #undef U
 #undef M
 #undef D
+#undef POLYNOMIAL
+#undef ROUNDER
+#undef SIXTEENTHS
 #undef abs
 #undef bits
 #undef fma

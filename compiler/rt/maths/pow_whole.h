@@ -7,9 +7,7 @@
 #if BITS == 64
 #define FIRST_PART LN_2_HIGH
 #define SECOND_PART LN_2_REST
-#define TO_INTEGER ROUNDER64
 #define INTEGERS 0x1p51
-#define TO_SIXTEENTHS SIXTEENTHS64
 #define LEAST -746
 #define EXP_TAIL EXP_TAIL_64
 // (log(1 + r) - r + r^2/2) / r^3 for r from -0.0373 to 0.0626, to 2^-64 of the logarithm.
@@ -20,15 +18,12 @@ static const double LOG_CUBE64[] = {
 #else
 #define FIRST_PART LN_2_HIGH_32
 #define SECOND_PART LN_2_LOW_32
-#define TO_INTEGER ROUNDER32
 #define INTEGERS 0x1p22f
-#define TO_SIXTEENTHS SIXTEENTHS32
 #define LEAST -104
 #define EXP_TAIL EXP_SHORT_32
 // The same to 2^-35.
 static const float LOG_CUBE32[] = {0x1.555556p-2f, -0x1.ffffe8p-3f, 0x1.9997bcp-3f, -0x1.55dd96p-3f, 0x1.1db25cp-3f};
 #endif
-#define LOG_CUBE OF(LOG_CUBE)
 
 // The natural logarithm of a positive number. The second part may be up to 2^-9 of it.
 static inline D OF(log_close)(F x) {
@@ -39,7 +34,7 @@ static inline D OF(log_close)(F x) {
   // Less half the square.
   F hi = fma(square.hi, -(NUMBER)0.5, first.hi), rest = fma(square.hi, -(NUMBER)0.5, first.hi - hi);
   F low = fma(square.lo, -(NUMBER)0.5, fma(it.e, SECOND_PART, lookup(OF(LN_LOW), index))) + (first.lo + rest);
-  F curve = polynomial(LOG_CUBE, sizeof(LOG_CUBE) / sizeof(LOG_CUBE)[0], r, square.hi);
+  F curve = POLYNOMIAL(OF(LOG_CUBE), r, square.hi);
   return (D){hi, fma(r * square.hi, curve, low)};
 }
 
@@ -51,7 +46,7 @@ struct OF(raised) {
 
 // e^(hi + lo) for the product of a logarithm and a number. Those of 0 and infinity are infinite.
 static inline struct OF(raised) OF(raised)(F hi, F lo) {
-  F shifted = fma(hi + lo, (NUMBER)LOG2_E, TO_SIXTEENTHS), count = shifted - TO_SIXTEENTHS;
+  F shifted = fma(hi + lo, (NUMBER)LOG2_E, SIXTEENTHS), count = shifted - SIXTEENTHS;
   F r = fma(-count, FIRST_PART, hi) + fma(-count, SECOND_PART, lo);
   F result = OF(power)(1, r, shifted, 1, EXP_TAIL, OF(not_below)(hi, LEAST));
   return (struct OF(raised)){result, abs(hi) < (NUMBER)0x1p15};
@@ -92,8 +87,8 @@ static inline struct OF(raised) OF(pow_near)(F x, F y) {
 // positive numbers.
 static inline struct OF(raised) OF(pow_with_rest)(F x, F y) {
   struct OF(raised) it = OF(powr_near)(abs(x), y);
-  F shifted = y + TO_INTEGER, none = (NUMBER)__builtin_nan("");
-  M small = abs(y) < INTEGERS, whole = shifted - TO_INTEGER == y, zero = (x == 0) & (y > 0) & small;
+  F shifted = y + ROUNDER, none = (NUMBER)__builtin_nan("");
+  M small = abs(y) < INTEGERS, whole = shifted - ROUNDER == y, zero = (x == 0) & (y > 0) & small;
   F size = zero ? (F)0 : it.result, other = zero ? (F)0 : none;
   F result = whole ? OF(with_odd_sign)(size, x, bits(shifted)) : other;
   M positive = bits(x) >> (BITS - 1) == 0;
@@ -120,10 +115,7 @@ static inline struct OF(raised) OF(rootn_near)(F x, D n, U low_bits) {
 
 #undef FIRST_PART
 #undef SECOND_PART
-#undef TO_INTEGER
 #undef INTEGERS
-#undef TO_SIXTEENTHS
 #undef LEAST
 #undef EXP_TAIL
-#undef LOG_CUBE
 #include "names_end.h"

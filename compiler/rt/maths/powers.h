@@ -56,14 +56,9 @@ static const double EXP_TAIL_64[] = {
     0x1.6c17f57ba0643p-10, 0x1.a01b5add15e81p-13,
 };
 
-// factor b^r 2^count, where `shifted` is the count plus SIXTEENTHS64, and b^r - 1 is r log_b + r^2 tail(r); 0 in lanes
-// that are not kept.
-static inline F64 power64(F64 factor, F64 r, F64 shifted, double log_b, const double tail[6], KEPT64 kept) {
-  F64 first = fma64(r, log_b, lookup64(POWERS_REST64, bits64(shifted))), square = r * r;
-  F64 more = fma64(square, polynomial64(tail, 6, r, square), first);
-  F64 whole = lookup64(POWERS64, bits64(shifted)) * factor;
-  return raised_or_zero64(fma64(whole, more, whole), shifted - SIXTEENTHS64, kept);
-}
+#define BITS 64
+#include "powers_of.h"
+#undef BITS
 #endif
 
 static const float POWERS32[16] = {
@@ -107,11 +102,8 @@ static inline F32 raised_or_zero32(F32 x, F32 count, KEPT32 kept) {
 // The same for floats, to 2^-27.
 static const float EXP_SHORT_32[] = {0x1.000148p-1f, 0x1.555764p-3f};
 
-static inline F32 power32(F32 factor, F32 r, F32 shifted, float log_b, const float tail[2], KEPT32 kept) {
-  F32 first = fma32(r, log_b, lookup32(POWERS_REST32, bits32(shifted))), square = r * r;
-  F32 more = fma32(square, polynomial32(tail, 2, r, square), first);
-  F32 whole = lookup32(POWERS32, bits32(shifted)) * factor;
-  return raised_or_zero32(fma32(whole, more, whole), shifted - SIXTEENTHS32, kept);
-}
+#define BITS 32
+#include "powers_of.h"
+#undef BITS
 
 #endif

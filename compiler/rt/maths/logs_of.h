@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The logarithm of doubles or floats, from the tables of logs.h.
+
+#include "names.h"
+
+struct OF(constant) {
+  NUMBER hi, lo;
+};
+
+// The logarithm to a base b: log_b(e), log_b(2) and log_b(1 / c) in two parts each.
+static inline F OF(log_whole)(F x, struct OF(constant) one, struct OF(constant) two, const NUMBER high[16],
+                              const NUMBER low[16]) {
+  struct OF(parts) it = OF(parts)(x);
+  U index = OF(index_of)(it.m);
+  F r = fma(it.m, lookup(OF(FACTORS), index), -1), square = r * r;
+  F whole = fma(it.e, two.hi, lookup(high, index)), rest = lookup(low, index);
+  rest = two.lo == 0 ? rest : fma(it.e, two.lo, rest);
+  D first = {r, 0};
+  if (one.hi != 1) {
+    first = product(r, one.hi);
+    first.lo = fma(r, one.lo, first.lo);
+    square *= one.hi;
+  }
+  D total = sum(whole, first.hi);
+  F result = total.hi + fma(square, POLYNOMIAL(OF(LOG_TAIL), r, r * r), total.lo + (rest + first.lo));
+  // Infinite sums have no remainder.
+  return result != result ? total.hi : result;
+}
+
+// log(m + rest), for an m from 0.75 to 1.5 and a small rest. m times the factor, less 1, is exact.
+static inline D OF(log_around_one)(F m, F rest) {
+  U index = OF(index_of)(m);
+  F factor = lookup(OF(FACTORS), index), r = fma(m, factor, -1), left = rest * factor, square = r * r;
+  F low = fma(square, POLYNOMIAL(OF(LOG_TAIL), r, square), fma(-left, r, left));
+  D total = sum(lookup(OF(LN), index), r);
+  return (D){total.hi, total.lo + (low + lookup(OF(LN_LOW), index))};
+}
+
+#include "names_end.h"
