@@ -85,6 +85,33 @@ fn the_chain_of_a_structure_without_a_type_counts() {
     );
 }
 
+/// AdaptiveCpp asks what a pointer is with a structure whose `stype` it has not written. Whatever lies
+/// there does not matter, and the `pNext` of such a structure is no pointer.
+#[test]
+fn the_properties_of_an_allocation_are_answered_whatever_the_structure_says_that_it_is() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    for stype in [ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC, ze_structure_type_t(0x7fff)]
+    {
+        let mut facts = ze_memory_allocation_properties_t {
+            stype,
+            pNext: ptr::without_provenance_mut(8),
+            ..Default::default()
+        };
+        let (at, out) = (memory.ptr().cast(), &raw mut facts);
+        check!(zeMemGetAllocProperties(gpu.context, at, out, ptr::null_mut()));
+        assert_eq!(facts.r#type, ze_memory_type_t::ZE_MEMORY_TYPE_HOST);
+        assert_eq!(facts.stype, stype, "it stays as it was");
+    }
+    let mut driver = ze_driver_properties_t {
+        stype: ze_structure_type_t(0x81e3_6860),
+        pNext: ptr::without_provenance_mut(8),
+        ..Default::default()
+    };
+    check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
+    assert_ne!(driver.driverVersion, 0);
+}
+
 /// Intel's benchmarks and the conformance suite request as much alignment as memory.
 #[test]
 fn an_alignment_that_is_no_power_of_two_is_rounded_up() {

@@ -410,6 +410,30 @@ impl<'c> Call<'c> {
         Ok((out, self.chain(next.cast())))
     }
 
+    /// A structure to fill whose `stype` Intel's driver ignores, and what extends it. AdaptiveCpp leaves
+    /// whatever lies in memory there, so any `stype` does; but only with the structure's own or zero is
+    /// its `pNext` looked at.
+    ///
+    /// # Errors
+    /// INVALID_NULL_POINTER.
+    pub fn untyped_properties<T: Chained>(
+        self,
+        ptr: *mut T,
+        name: &'static str,
+    ) -> Result<(&'c mut T, Chain<'c>)> {
+        if ptr.is_null() {
+            return Err(null(name));
+        }
+        // SAFETY: as in `raw_properties`.
+        let (Head { stype, next }, out) = unsafe { (ptr.cast::<Head>().read(), &mut *ptr) };
+        if stype == T::STYPE || stype == UNSET {
+            check_stype::<T>(ptr.cast(), name, &[])?;
+            return Ok((out, self.chain(next.cast())));
+        }
+        warn_once!("{name}->stype: {stype:?}, taken for {:?}; its pNext is ignored", T::STYPE);
+        Ok((out, self.chain(std::ptr::null())))
+    }
+
     /// The structures that extend another one.
     pub fn chain(self, next: *const c_void) -> Chain<'c> {
         Chain {

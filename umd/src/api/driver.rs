@@ -190,10 +190,11 @@ api! {
         pDriverProperties: *mut ze_driver_properties_t,
     ) {
         call.handle(hDriver, "hDriver")?;
-        let properties = call.properties(pDriverProperties, "pDriverProperties")?;
+        let (properties, chain) =
+            call.raw_properties(pDriverProperties, "pDriverProperties", &[])?;
         properties.uuid.id = Driver::uuid();
         properties.driverVersion = Driver::version();
-        for link in call.chain(properties.pNext) {
+        for link in chain {
             if link.stype() == ze_driver_ddi_handles_ext_properties_t::STYPE {
                 if let Some(out) = link.get_mut::<ze_driver_ddi_handles_ext_properties_t>() {
                     out.flags = ze_driver_ddi_handle_ext_flags_t::all();

@@ -128,12 +128,12 @@ api! {
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMemAllocProperties`
-        let out = call.properties(pMemAllocProperties, "pMemAllocProperties")?;
+        let (out, chain) = call.untyped_properties(pMemAllocProperties, "pMemAllocProperties")?;
         let found = context.vm().find(ptr as u64);
         out.r#type = found.map_or(ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN, |it| it.kind);
         out.id = found.map_or(0, |it| it.id);
         out.pageSize = found.map_or(0, |_| tally_uapi::PAGE_SIZE);
-        for link in call.chain(out.pNext) {
+        for link in chain {
             external::answer(call, context, found.filter(|it| it.exportable).map(|it| it.bo), link)?;
         }
         if let Some(out) = call.optional_out(phDevice) {
