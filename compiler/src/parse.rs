@@ -11,13 +11,15 @@
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
 //!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
 //!   of floats that kernels have ([`controls`], [`modes`]);
-//! - [`kernels`]: entry points and their arguments.
+//! - [`kernels`]: entry points and their arguments;
+//! - [`alignment`]: what accesses say of variables.
 //!
 //! Input that is not valid SPIR-V is an [`Error`] here. Valid input that cannot be compiled becomes
 //! [`crate::ir::Op::Unsupported`], which [`crate::check`] refuses where a kernel reaches it.
 //!
 //! Any input gives a module or an error; time and memory are bounded by the input's size.
 
+mod alignment;
 mod angles;
 mod annotations;
 mod arith;
@@ -113,5 +115,6 @@ fn parse_either(
     }
     indirect::finish(&mut builder)?;
     kernels::build(&mut builder)?;
+    alignment::raise(&mut builder.module);
     Ok(builder.module)
 }
