@@ -7,7 +7,7 @@
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures, which [`builder`] holds;
 //! - [`function`]: function bodies, one instruction at a time. It finds the file that translates an
-//!   instruction: [`arith`], [`matrix`], [`matrix_checked`], [`brain`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
+//!   instruction: [`arith`], [`matrix`], [`matrix_checked`], [`brain`], [`narrow`], [`dot`], [`vendor`], [`memory`], [`gather`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
 //!   All of them emit through [`body`], which depends on none of them, and [`directed`] computes in the modes
 //!   of floats that kernels have ([`controls`], [`modes`]);
@@ -48,6 +48,7 @@ mod matrix_checked;
 mod memory;
 mod modes;
 mod module;
+mod narrow;
 mod opencl;
 mod opencl_c;
 mod opencl_float;

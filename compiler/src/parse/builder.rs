@@ -88,6 +88,8 @@ pub enum SpvKind {
     Function(u32, Vec<u32>),
     /// A brain float, or a vector of them, as the integers with their bits.
     Brain,
+    /// An integer of so many bits, as the next wider one.
+    Narrow(u32),
     /// A matrix that is spread over the items of a sub-group.
     Matrix(Matrix),
 }
@@ -172,6 +174,8 @@ pub struct Builder<'a> {
     pub copies: Copies,
     /// Offsets, in words, and names of the definitions that other modules may link to.
     pub exports: Vec<(usize, String)>,
+    /// Whether there are integers of other widths than memory has.
+    pub has_narrow: bool,
     /// The number of components so far that repeat one value.
     repeated: u64,
 }
@@ -194,6 +198,7 @@ impl<'a> Builder<'a> {
             indirect: Indirect::default(),
             copies: Copies::new(),
             exports: Vec::new(),
+            has_narrow: false,
             repeated: 0,
         }
     }

@@ -12,7 +12,7 @@ use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
     angles, arith, async_copy, brain, debug, directed, dot, gather, group, image, imports,
-    indirect, lines, matrix, matrix_checked, memory, opencl, vendor,
+    indirect, lines, matrix, matrix_checked, memory, narrow, opencl, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -141,6 +141,10 @@ impl Body<'_, '_> {
                     operand = address;
                 }
             }
+            if is_kernel && self.b.has_narrow {
+                let bits = narrow::width(self, param, type_id);
+                operand = narrow::low(self, operand, bits);
+            }
             self.set(param, id, Val::Operand(operand), type_id)?;
         }
         Ok(())
@@ -164,7 +168,8 @@ impl Body<'_, '_> {
         }
         self.loc = Loc { inlined: self.inlined, ..self.b.loc(inst, self.line) };
         self.set_flags(inst);
-        if self.control_flow(inst)?
+        if narrow::translate(self, inst)?
+            || self.control_flow(inst)?
             || gather::translate(self, inst)?
             || matrix_checked::translate(self, inst)?
             || matrix::translate(self, inst)?

@@ -129,6 +129,11 @@ impl Builder<'_> {
             Op::TypeBool => Type::Bool,
             Op::TypeInt => match inst.arg(0)? {
                 bits @ (8 | 16 | 32 | 64) => Type::Int(bits),
+                bits @ 1..64 => {
+                    kind = SpvKind::Narrow(bits);
+                    self.has_narrow = true;
+                    Type::Int(bits.next_power_of_two().max(8))
+                }
                 bits => Type::Opaque(format!("integer of {bits} bits")),
             },
             Op::TypeFloat => match (inst.arg(0)?, inst.arg(1).ok()) {
@@ -150,7 +155,9 @@ impl Builder<'_> {
                 if matches!(self.module.types[element], Type::Pointer(_)) {
                     kind = SpvKind::Pointers(inst.arg(0)?);
                 }
+                let narrow = matches!(self.spv_type(inst, inst.arg(0)?)?.kind, SpvKind::Narrow(_));
                 match (&self.module.types[element], inst.arg(1)?) {
+                    _ if narrow => Type::Opaque("vector of integers of an odd width".to_owned()),
                     (
                         Type::Bool | Type::Int(_) | Type::Float(_) | Type::Pointer(_),
                         n @ (2 | 3 | 4 | 8 | 16),
@@ -276,7 +283,12 @@ impl Builder<'_> {
                 } else {
                     let low = u64::from(inst.arg(0)?);
                     let high = if bits == 64 { u64::from(inst.arg(1)?) } else { 0 };
-                    self.module.const_int(ty, spec.unwrap_or(high << 32 | low))
+                    let value = spec.unwrap_or(high << 32 | low);
+                    let value = match self.spv_type(inst, type_id)?.kind {
+                        SpvKind::Narrow(bits) => value & ((1 << bits) - 1),
+                        _ => value,
+                    };
+                    self.module.const_int(ty, value)
                 }
             }
             Op::ConstantCompositeReplicateEXT | Op::SpecConstantCompositeReplicateEXT => {

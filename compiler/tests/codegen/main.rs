@@ -27,6 +27,7 @@ mod kernels;
 mod maths;
 mod matrices;
 mod named_barriers;
+mod narrow;
 mod nests;
 mod numbers;
 mod parted;

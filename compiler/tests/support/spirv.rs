@@ -65,7 +65,7 @@ pub fn assemble(text: &str) -> Vec<u8> {
             } else if let Some(number) = number(token) {
                 operands.push(number as u32);
                 if matches!(name, "Constant" | "SpecConstant")
-                    && widths.get(&operands[0]) == Some(&64)
+                    && widths.get(&operands[0]).is_some_and(|&bits| bits > 32)
                 {
                     operands.push((number >> 32) as u32);
                 }
