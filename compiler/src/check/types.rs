@@ -385,6 +385,7 @@ impl Types<'_> {
             | BinaryOp::FSub
             | BinaryOp::FMul
             | BinaryOp::FDiv
+            | BinaryOp::FDivNear
             | BinaryOp::FMin
             | BinaryOp::FMax
             | BinaryOp::CopySign => self.is_float(ty),

@@ -137,7 +137,7 @@ fn binary_float(op: BinaryOp, float: Float, a: u64, b: u64) -> Option<u64> {
         BinaryOp::FAdd => x + y,
         BinaryOp::FSub => x - y,
         BinaryOp::FMul => x * y,
-        BinaryOp::FDiv => x / y,
+        BinaryOp::FDiv | BinaryOp::FDivNear => x / y,
         BinaryOp::FMin => return Some(if x < y || y.is_nan() { a } else { b }),
         BinaryOp::FMax => return Some(if x > y || y.is_nan() { a } else { b }),
         _ => return None,

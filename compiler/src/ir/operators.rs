@@ -116,6 +116,8 @@ named_enum! {
         FMul = "fmul",
         /// Quotient, correctly rounded.
         FDiv = "fdiv",
+        /// Quotient of normal numbers that is normal, up to one unit in the last place off.
+        FDivNear = "fdiv_near",
         /// The smaller number; the other operand if one is NaN.
         FMin = "fmin",
         /// The larger number; the other operand if one is NaN.

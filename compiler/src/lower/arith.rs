@@ -191,6 +191,9 @@ impl Body<'_, '_> {
             B::FSub => format!("fsub {fast}{llvm} {a}, {b}"),
             B::FMul => format!("fmul {fast}{llvm} {a}, {b}"),
             B::FDiv => format!("fdiv {fast}{llvm} {a}, {b}"),
+            B::FDivNear => self
+                .near_quotient(a_operand, b_operand, ty)
+                .unwrap_or_else(|| format!("fdiv {fast}{llvm} {a}, {b}")),
             B::FMin => self.intrinsic("minnum", ty, &pair, 2),
             B::FMax => self.intrinsic("maxnum", ty, &pair, 2),
             B::CopySign => self.intrinsic("copysign", ty, &pair, 2),

@@ -66,6 +66,14 @@ impl Body<'_, '_> {
         self.assemble(ty, &parts)
     }
 
+    /// Text of quotients that need not be rounded correctly; `None` if a division is as good.
+    pub(super) fn near_quotient(&mut self, a: Operand, b: Operand, ty: TypeId) -> Option<String> {
+        let types = &self.unit.module.types;
+        let lanes = types.lanes(ty);
+        (types.scalar_bits(ty) == 64 && lanes.is_multiple_of(MIN_LANES))
+            .then(|| self.library_pieces(&[a, b], "__tally_near_quotient_f64", lanes, false, ty))
+    }
+
     /// Calls the function's form for vectors on one piece of the components after the other.
     fn library_pieces(
         &mut self,

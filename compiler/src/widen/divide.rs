@@ -4,7 +4,7 @@
 //! Processors cannot divide vectors of integers, so LLVM divides one item after the other. They can
 //! divide floats, which give exact quotients of integers far below the precision of a float. With `a +
 //! 1/2` instead of `a`, a quotient is at least `1/2b` away from the next integer, which is more than
-//! its rounding errors, also those of a product with `1 / b`. So `(a + 1/2) / b - 1/2` rounds to the
+//! its rounding errors, also those of a product with `1 / b` and one more unit in the last place. So `(a + 1/2) / b - 1/2` rounds to the
 //! integer quotient.
 //!
 //! Numbers of up to 16 bits are computed as floats, those of 32 as doubles, and those of 64 too if all
@@ -153,7 +153,7 @@ impl Widener<'_> {
             }
             None => {
                 let divisor = self.float_of(division.divisor, is_signed, floats);
-                self.out.value(Op::Binary(BinaryOp::FDiv, a, divisor), floats)
+                self.out.value(Op::Binary(BinaryOp::FDivNear, a, divisor), floats)
             }
         };
         let half = half_of(self, quotient);
