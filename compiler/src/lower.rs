@@ -29,6 +29,7 @@ mod entry;
 mod frame;
 mod function;
 mod group;
+mod joined;
 mod kept;
 mod library;
 mod matrix;
@@ -134,6 +135,7 @@ fn lower_both(
 ) -> Result<Lowered, LowerError> {
     let mut unit = Unit::new(module, kernel);
     unit.shows_variables = shows_variables;
+    unit.joins = widened.is_some_and(|widened| widened.joins);
     unit.places = places.map(|kind| Places::new(kind, module));
     if let Some(places) = unit.places.as_mut().filter(|_| shows_variables) {
         places.variables = Some(BTreeMap::new());

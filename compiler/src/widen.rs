@@ -33,6 +33,7 @@ mod emit;
 mod flow;
 mod group;
 mod guard;
+mod joins;
 mod known;
 mod layout;
 mod matrix;
@@ -106,6 +107,8 @@ pub struct Widened {
     pub axis: u8,
     /// A widened function whose vectors lie in another dimension, if accesses are better there.
     pub turned: Option<Turned>,
+    /// Whether groups may join their rows ([`joins`]).
+    pub joins: bool,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
     pub subgroups: bool,
     /// Remarks for readers on what slows the code down, with their places.
@@ -238,6 +241,9 @@ fn widen_for(
         true => None,
         false => axis::other(&module, &source, &way, &steps),
     };
+    let has_own_rows = kernel.required_group_size.is_some() && rows == Rows::Any;
+    let joins =
+        !together && other.is_none() && !has_own_rows && joins::joins(kernel, &source, &way);
     let has_room = |axis: u8, least: u32, below: u32| {
         kernel
             .required_group_size
@@ -349,6 +355,7 @@ fn widen_for(
         double,
         axis,
         turned,
+        joins,
         subgroups,
         remarks,
         source,

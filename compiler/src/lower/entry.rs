@@ -6,6 +6,7 @@ use std::fmt;
 use super::checks;
 use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size};
 use super::frame::{Frame, SHARED};
+use super::joined;
 use super::order;
 use super::phases::Resumable;
 use super::types::{self, is_bool, memory_type, value_type};
@@ -39,6 +40,8 @@ const VECTORS: &str = "tally.vectors";
 const FOLLOWED: &str = "tally.followed";
 /// The symbol of the function that runs a group of a kernel whose groups have an order of their own.
 const ORDERED: &str = "tally.ordered";
+/// The symbol of the function that runs rows of a kernel whose groups join theirs.
+const JOINED: &str = "tally.joined";
 /// The symbol of the function that runs a group in vectors of another dimension than the first one.
 const TURNED: &str = "tally.turned";
 /// The symbol of the function that does so for uneven rows.
@@ -62,13 +65,20 @@ pub(super) fn lower(
     let entry = match (kernel.facts.follows, turned) {
         (Some(_), _) => FOLLOWED,
         (None, Some(_)) => ORDERED,
+        (None, None) if unit.joins => JOINED,
         (None, None) => ENTRY,
     };
+    if let (JOINED, Some(lanes)) = (entry, vectors.iter().map(|runner| runner.lanes).min()) {
+        unit.declare("i64", "llvm.cttz.i64", "i64, i1");
+        let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
+        let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
+        text += &format!("{}{}", head(ENTRY, false), joined::rows(&sizes, JOINED, lanes));
+    }
     if let (ORDERED, Some(first)) = (entry, turned) {
         let least = vectors[first..].iter().map(|runner| runner.least).min();
         let (axis, ids) = (vectors[first].axis, vectors[first].ids);
         text += &order::along(
-            &head(ENTRY),
+            &head(ENTRY, false),
             ORDERED,
             axis,
             least.unwrap_or(1),
@@ -81,7 +91,7 @@ pub(super) fn lower(
         if turned.is_empty() {
             text += &group(unit, kernel, entry, one, usual);
         } else {
-            text += &choice(entry, turned, subgroups, None);
+            text += &choice(entry, turned, subgroups, None, false);
             for runner in turned {
                 text += &match runner.rows {
                     Rows::Whole => group(unit, kernel, TURNED, one, std::slice::from_ref(runner)),
@@ -92,7 +102,7 @@ pub(super) fn lower(
         }
     } else {
         let exact = kernel.required_group_size;
-        text += &choice(entry, vectors, subgroups, exact);
+        text += &choice(entry, vectors, subgroups, exact, unit.joins);
         unit.exact = exact;
         for runner in vectors {
             text += &group(unit, kernel, symbol(runner), runner, &[]);
@@ -102,7 +112,7 @@ pub(super) fn lower(
     }
     if let Some(flags) = kernel.facts.follows {
         let size = kernel.subgroup_size();
-        text += &checks::follow_group(unit, &head(ENTRY), FOLLOWED, size, flags);
+        text += &checks::follow_group(unit, &head(ENTRY, false), FOLLOWED, size, flags);
     }
     text += ATTRIBUTES;
     text
@@ -136,8 +146,15 @@ fn nest(axis: u8) -> [&'static str; 3] {
 /// or if the form is for uneven rows and they are not too short for it, or if vectors lie in another dimension
 /// and there is one; else it runs one item at a time. If the kernel requires a group size, all sizes are constants in its one form with vectors,
 /// which is for that size alone.
-fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> String {
-    let mut text = head(entry);
+fn choice(
+    entry: &str,
+    vectors: &[Runner],
+    subgroups: bool,
+    exact: Option<[u32; 3]>,
+    joins: bool,
+) -> String {
+    let mut text = head(entry, joins);
+    let given = if joins { joined::PARAMS } else { "" };
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
         text += &local_size(name, dimension as u8, None);
     }
@@ -175,13 +192,13 @@ fn choice(entry: &str, vectors: &[Runner], subgroups: bool, exact: Option<[u32; 
             "  %{name}.goes = and i1 %{name}.fits, %small
   br i1 %{name}.goes, label %{name}.run, label %{name}.else
 {name}.run:
-  call void @{name}(ptr %ctx)
+  call void @{name}(ptr %ctx{given})
   ret void
 {name}.else:
 "
         );
     }
-    text + &format!("  call void @{ITEMS}(ptr %ctx)\n  ret void\n}}\n")
+    text + &format!("  call void @{ITEMS}(ptr %ctx{given})\n  ret void\n}}\n")
 }
 
 /// Computes in `%small` whether the global ids of a dimension are below a number; widened code relies on that.
@@ -205,11 +222,13 @@ fn ids_are_small(below: u32, axis: u8) -> String {
     )
 }
 
-fn head(symbol: &str) -> String {
+/// The beginning of a function that runs a group, or, if kernels' groups join, some rows of a group.
+fn head(symbol: &str, joins: bool) -> String {
+    let params = if joins { joined::PARAMS } else { "" };
     let internal = if symbol == ENTRY { "" } else { "internal " };
-    let apart = if matches!(symbol, FOLLOWED | ORDERED) { "noinline " } else { "" };
+    let apart = if matches!(symbol, FOLLOWED | ORDERED | JOINED) { "noinline " } else { "" };
     format!(
-        "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx) {apart}#0 {{\nentry:\n"
+        "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx{params}) {apart}#0 {{\nentry:\n"
     )
 }
 
@@ -222,7 +241,8 @@ fn group(
     one: &Runner,
     vectors: &[Runner],
 ) -> String {
-    let mut text = head(symbol);
+    let joins = unit.joins;
+    let mut text = head(symbol, joins);
     for (name, offset) in [("%args", ARGS), ("%local", LOCAL), ("%scratch", SCRATCH)] {
         text += &load_context(name, offset);
     }
@@ -232,6 +252,11 @@ fn group(
     let axis = vectors.first().map_or(one.axis, |runner| runner.axis);
     let [row, ..] = nest(axis);
     for (dimension, name) in (0..).zip(["%nx", "%ny", "%nz"]) {
+        if joins && dimension != axis {
+            // The rows and planes that are to run are given.
+            text += &format!("  {name} = add i64 %{}.end, 0\n", &name[2..]);
+            continue;
+        }
         if one.rows == Rows::Whole || dimension != axis {
             text += &local_size(name, dimension, unit.exact);
             continue;
@@ -276,7 +301,7 @@ fn group(
                 let v = format!("%v{}", runner.lanes);
                 (runner.lanes, call(&function_symbol(runner.function), &v))
             });
-            text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes, axis);
+            text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes, axis, joins);
         }
         Some(frame) => {
             let size = frame.shared.size;
@@ -295,15 +320,16 @@ fn group(
 /// then the remaining items, `lanes` at a time. LLVM does not unroll the loops over vectors:
 /// copies took a fifth of the time to build a small kernel, and of 80 kernels of Rodinia, PolyBench and SHOC none
 /// became faster by them.
-fn rows(vectors: &[(u32, String)], item: &str, lanes: u32, axis: u8) -> String {
+fn rows(vectors: &[(u32, String)], item: &str, lanes: u32, axis: u8, joins: bool) -> String {
     let [x, y, z] = nest(axis);
+    let [first_y, first_z] = if joins { ["%y.first", "%z.first"] } else { ["0"; 2] };
     let mut text = format!(
         "  br label %{z}.loop
 {z}.loop:
-  %{z} = phi i64 [ 0, %items ], [ %{z}.next, %{y}.done ]
+  %{z} = phi i64 [ {first_z}, %items ], [ %{z}.next, %{y}.done ]
   br label %{y}.loop
 {y}.loop:
-  %{y} = phi i64 [ 0, %{z}.loop ], [ %{y}.next, %{x}.done ]
+  %{y} = phi i64 [ {first_y}, %{z}.loop ], [ %{y}.next, %{x}.done ]
 ",
     );
     let (mut from, mut first) = (format!("{y}.loop"), "0".to_owned());

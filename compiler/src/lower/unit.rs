@@ -90,6 +90,8 @@ pub(super) struct Unit<'m> {
     pub(super) inlining: Inlining,
     /// The size of every group that runs the code, if it is known.
     pub(super) exact: Option<[u32; 3]>,
+    /// Whether groups join their rows ([`super::joined`]).
+    pub(super) joins: bool,
     /// The dimension in which the vectors of the function lie that is being lowered.
     pub(super) axis: u8,
     /// Work-items of a full sub-group.
@@ -137,6 +139,7 @@ impl<'m> Unit<'m> {
             spill_variables: stack > STACK_BYTES,
             inlining: Inlining::Usual,
             exact: None,
+            joins: false,
             axis: 0,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,

@@ -23,6 +23,7 @@ mod groups;
 mod guarded;
 mod harness;
 mod images;
+mod joined;
 mod kernels;
 mod maths;
 mod matrices;

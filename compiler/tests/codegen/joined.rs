@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Groups with short rows beside each other, whose items go in vectors together.
+
+use tally_compiler::ir::Module;
+use tally_compiler::widen::{lanes, widen};
+use tally_compiler_protocol::Form;
+
+use crate::diff::{Run, compare_with, same_in_all};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, value};
+use crate::widen::{int, ints, wide};
+
+/// Whether the groups of a kernel join.
+fn joins(module: &Module) -> bool {
+    let kernel = &module.kernels[0];
+    widen(module, kernel, lanes(kernel)).expect("a plain kernel").joins
+}
+
+/// What an item can be told about the launch without telling its group. Each item adds to its own place.
+fn places() -> Module {
+    wide(
+        "kernel void places(global int *out, global const int *in, int n) {
+           size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+           size_t nx = get_global_size(0), ny = get_global_size(1);
+           size_t at = get_global_linear_id();
+           int sum = in[at];
+           if (x & 1) sum += 3 * in[at / 2];
+           for (int k = 0; k < (sum & 7); k++) sum += in[(at + k * n) % (nx * ny)];
+           out[at] += sum + (int)(x + 3 * y + 5 * z + 7 * nx + 11 * ny + 13 * get_num_groups(0)
+             + 17 * get_num_groups(1) + 19 * get_global_offset(0) + 23 * get_work_dim());
+         }",
+    )
+}
+
+/// Groups, and their numbers in each dimension. Some groups join all of a tile, some only the last ones of a row; in
+/// the last two launches some have no row to run.
+const LAUNCHES: [([u32; 3], [u64; 3]); 14] = [
+    ([1, 64, 1], [20, 2, 1]),
+    ([2, 32, 1], [9, 2, 1]),
+    ([4, 5, 3], [7, 1, 2]),
+    ([8, 8, 1], [3, 2, 1]),
+    ([10, 10, 1], [9, 1, 1]),
+    ([3, 2, 20], [17, 1, 1]),
+    ([1, 1, 40], [33, 2, 1]),
+    ([5, 7, 1], [1, 4, 1]),
+    ([24, 8, 1], [3, 1, 2]),
+    ([12, 3, 1], [2, 1, 1]),
+    ([100, 1, 1], [5, 1, 1]),
+    ([31, 40, 1], [18, 1, 1]),
+    ([8, 1, 1], [131, 1, 1]),
+    ([1, 2, 1], [71, 16, 1]),
+];
+
+fn grids() -> impl Iterator<Item = Grid> {
+    LAUNCHES.into_iter().flat_map(|(group, counts)| {
+        let all = [0, 1, 2].map(|d| counts[d] * u64::from(group[d]));
+        let part = [0, 1, 2].map(|d| all[d] - u64::from(group[d]) / 3);
+        [
+            Grid { offset: [0; 3], global: all, group },
+            Grid { offset: [0; 3], global: part, group },
+            Grid { offset: [5, 1, 2], global: part, group },
+        ]
+    })
+}
+
+/// Each item runs once, with its own ids, in either form.
+#[test]
+fn all_items_of_joined_groups_run_once() {
+    let module = places();
+    assert!(joins(&module));
+    let runs: Vec<Run> = grids()
+        .map(|grid| {
+            let n = grid.global.iter().product::<u64>() as i32;
+            (grid, vec![ints(n, |i| i), ints(n, |i| i * 29 % 1013), int(7)])
+        })
+        .collect();
+    same_in_all(&module, "places", &runs);
+    for target in targets() {
+        let kernel =
+            Kernel::in_form(&module, "places", &target, Form::Uneven).expect("it has that form");
+        compare_with(&kernel, &module, "places", &runs).unwrap_or_else(|how| panic!("{how}"));
+    }
+}
+
+/// The calls of the item function, of a vector or of one item, in a launch of `counts` groups: each adds one.
+fn calls(kernel: &Kernel, group: [u32; 3], counts: [u64; 3]) -> i32 {
+    let global = [0, 1, 2].map(|d| counts[d] * u64::from(group[d]));
+    let mut out = vec![0i32; global.iter().product::<u64>() as usize];
+    let mut count = [0i32];
+    let grid = Grid { offset: [0; 3], global, group };
+    kernel.run(grid, vec![buffer(&mut out), buffer(&mut count), value(global[0] as i32)]);
+    assert!(out.iter().all(|&times| times == 1), "{group:?}");
+    count[0]
+}
+
+/// Short rows run in whole vectors where there are enough groups beside each other; where some groups of a launch do
+/// not run, and where few groups would have a row to run, they stay alone.
+#[test]
+fn short_rows_run_in_whole_vectors() {
+    let module = wide(
+        "kernel void count(global int *out, global int *count, int n) {
+           out[get_global_id(1) * n + get_global_id(0)] += 1;
+           *count += 1;
+         }",
+    );
+    for target in targets() {
+        let mut kernel =
+            Kernel::in_form(&module, "count", &target, Form::Usual).expect("every kernel has it");
+        assert_eq!(calls(&kernel, [1, 64, 1], [16, 1, 1]), 64);
+        assert_eq!(calls(&kernel, [2, 32, 1], [16, 2, 1]), 2 * 64);
+        assert_eq!(calls(&kernel, [8, 8, 1], [2, 3, 1]), 3 * 8);
+        assert_eq!(calls(&kernel, [10, 10, 1], [8, 1, 1]), 10 * 80 / 16);
+        // One group of 8 x 8 is left over.
+        assert_eq!(calls(&kernel, [8, 8, 1], [3, 1, 1]), 8 + 64);
+        assert_eq!(calls(&kernel, [24, 2, 1], [2, 1, 1]), 2 * 48 / 16);
+        assert_eq!(calls(&kernel, [24, 1, 1], [2, 1, 1]), 2 * (1 + 8));
+        assert_eq!(calls(&kernel, [1, 1, 1], [1024, 1, 1]), 1024 / 16);
+        assert_eq!(calls(&kernel, [1, 1, 1], [32, 1, 1]), 32);
+        kernel.beyond = [1, 0, 0];
+        assert_eq!(calls(&kernel, [1, 64, 1], [16, 1, 1]), 16 * 64);
+    }
+}
+
+/// Groups stay alone if an item can tell its own, or may wait for another one's.
+#[test]
+fn groups_that_can_be_told_apart_stay_alone() {
+    let joins = |size: &str, args: &str, body: &str| {
+        let text = format!(
+            "kernel {size} void k(global int *out, volatile global int *lock {args}) {{
+               size_t i = get_global_id(0);
+               {body}
+             }}"
+        );
+        joins(&module(&clang::compile_text(&text, &["-O2", "-w"])))
+    };
+    assert!(joins("", "", "out[i] = 1;"));
+    assert!(joins("", "", "atomic_inc(&out[i & 3]);"));
+    assert!(joins("", "", "out[i] = *lock;"));
+    assert!(joins("__attribute__((reqd_work_group_size(1, 64, 1)))", "", "out[i] = 1;"));
+    assert!(!joins("__attribute__((reqd_work_group_size(10, 10, 1)))", "", "out[i] = 1;"));
+    for query in [
+        "get_local_id(0)",
+        "get_local_id(2)",
+        "get_group_id(1)",
+        "get_local_size(0)",
+        "get_enqueued_local_size(0)",
+        "get_local_linear_id()",
+        "get_sub_group_local_id()",
+    ] {
+        assert!(!joins("", "", &format!("out[i] = {query};")), "{query}");
+    }
+    assert!(!joins("", ", local int *t", "out[i] = atomic_inc(t);"));
+    assert!(!joins("", "", "local int t; out[i] = atomic_inc(&t);"));
+    assert!(!joins("", "", "barrier(CLK_GLOBAL_MEM_FENCE); out[i] = 1;"));
+    assert!(!joins("", "", "while (*lock) {} out[i] = 1;"));
+    assert!(!joins(
+        "",
+        "",
+        "while (atomic_xchg(lock, 1)) {} out[i] += out[0]; atomic_xchg(lock, 0);"
+    ));
+    // Their neighbours in memory are in the second dimension: vectors lie there.
+    assert!(!joins("", "", "out[i * 100 + get_global_id(1)] = 1;"));
+}
