@@ -295,6 +295,15 @@ impl Shapes {
                         | Op::Shadow(_)
                 );
                 self.readable[result.index()] = matches!(inst.op, Op::Shadow(_));
+                // What floats say is nearly never in line: positions in scaled pictures, cells of noise.
+                let from_float = matches!(
+                    inst.op,
+                    Op::Convert(
+                        ConvertOp::FToS | ConvertOp::FToU | ConvertOp::FToSSat | ConvertOp::FToUSat,
+                        _
+                    )
+                );
+                let arithmetic = arithmetic && !from_float;
                 let mut computed = self.of(result) != Shape::Varying || arithmetic;
                 if self.of(result) == Shape::Varying {
                     inst.op.for_each_operand(|operand| computed &= self.is_computed(operand));

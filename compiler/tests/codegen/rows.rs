@@ -2,7 +2,7 @@
 //! Tests that widened code makes at run time: whether addresses are contiguous, whether any item is
 //! within a limit, and whether all vectors of a group stop at the same barrier.
 
-use tally_compiler::widen::widen_twice;
+use tally_compiler::widen::{widen, widen_twice};
 
 use crate::diff::{Input, same};
 use crate::harness::Grid;
@@ -24,6 +24,29 @@ fn computed_places_are_those_named_in_line_or_not() {
     for (n, mask) in [(40, 7), (32, 0), (7, 31)] {
         let args = [ints(160, |_| 0), ints(256, |i| i * 7 - 300), int(n), int(mask)];
         same(&module, "lines", Grid::line(160, 32), &args, "");
+    }
+}
+
+/// Places that come from floats are gathered at once, since they are nearly never in line; those from integers are tested.
+#[test]
+fn places_from_floats_are_not_tested() {
+    let tests = |place: &str| {
+        let module = wide(&format!(
+            "kernel void scaled(global float *out, global const float *in, float by, int n) {{
+               int i = get_global_id(0), j = get_global_id(1);
+               out[i] = in[{place}];
+             }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        widened.module.function_text(widened.function).to_string().contains("in_line")
+    };
+    assert!(tests("i * 3 / 3 % n"));
+    for place in [
+        "(int)(i * by)",
+        "clamp((int)floor(i * by - 0.5f), 0, n) + j",
+        "convert_uint_sat(i * by) & 255",
+    ] {
+        assert!(!tests(place), "{place}");
     }
 }
 
