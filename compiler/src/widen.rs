@@ -27,6 +27,7 @@
 mod atomics;
 mod axis;
 mod blocks;
+mod bounds;
 mod build;
 mod divide;
 mod emit;
@@ -44,6 +45,7 @@ mod parts;
 mod refusal;
 mod runs;
 mod shape;
+mod steps;
 mod strips;
 mod text;
 mod transpose;

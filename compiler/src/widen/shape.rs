@@ -12,7 +12,9 @@
 
 use std::collections::HashMap;
 
+use super::bounds::Bounds;
 use super::flow::{Flow, Node};
+use super::steps::{shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, ENTRY, Function, GroupOp, Inst, Module, Op, Operand, Scope,
@@ -99,6 +101,8 @@ pub(super) struct Shapes {
     home: Vec<Option<BlockId>>,
     /// Values between 0 and 2^30 - 1 for every item.
     small: Vec<bool>,
+    /// The greatest number that each may be, as far as that does not depend on the launch.
+    bounds: Bounds,
     /// Values computed from ids and uniform values by arithmetic alone.
     computed: Vec<bool>,
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; if by 32,
@@ -133,6 +137,7 @@ impl Shapes {
             shapes: vec![None; count],
             home: vec![None; count],
             small: vec![false; count],
+            bounds: Bounds::new(module, function, flow),
             computed: vec![false; count],
             shifted: HashMap::new(),
             products: HashMap::new(),
@@ -574,6 +579,9 @@ impl Shapes {
                 _ => None,
             },
             Op::Binary(B::Or, a, _) if self.products.contains_key(&result) => step(*a),
+            Op::Binary(B::AShr | B::LShr, a, b) if self.bounds.most(module, *a).is_some() => {
+                shifted_right(step(*a), amount(*b))
+            }
             // C compilers write the extension of a 32-bit id, times a power of two, in this form.
             Op::Binary(B::AShr, a, b) => {
                 let shifted = match a {
@@ -592,6 +600,12 @@ impl Shapes {
             | Op::Shadow(a) => step(*a),
             Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => match step(*a) {
                 Some((by, None)) if self.is_small(*a) => Some((by, None)),
+                Some((by, None))
+                    if self.bounds.most(module, *a).is_some()
+                        && module.types.scalar_bits(module.operand_type(function, *a)) == 32 =>
+                {
+                    Some((i64::from(by as i32), None))
+                }
                 Some((by, None))
                     if self.product(*a).is_some_and(|product| {
                         product.moved >= 0 || matches!(inst.op, Op::Convert(ConvertOp::SExt, _))
@@ -613,6 +627,7 @@ impl Shapes {
                     let bits = module.types.scalar_bits(module.operand_type(function, index));
                     let whole = bits == 64
                         || self.product(index).is_some()
+                        || self.bounds.most(module, index).is_some()
                         || at(index) == Some(Shape::Uniform);
                     sum(so_far, times(step(index).filter(|_| whole), stride), 1)
                 })
@@ -718,38 +733,6 @@ fn keeps_small(mask: i64) -> bool {
 fn keeps_word(mask: i64) -> bool {
     const WORD: i64 = (1 << 31) - 1;
     mask & WORD == WORD
-}
-
-fn sum(
-    a: Option<(i64, Option<ValueId>)>,
-    b: Option<(i64, Option<ValueId>)>,
-    sign: i64,
-) -> Option<(i64, Option<ValueId>)> {
-    let ((a, guard_a), (b, guard_b)) = (a?, b?);
-    let guard = match (guard_a, guard_b) {
-        (None, None) => None,
-        // A guarded value is only corrected by multiples of its own step.
-        (Some(guard), None) if b == 0 => Some(guard),
-        (None, Some(guard)) if a == 0 => Some(guard),
-        (Some(one), Some(other)) if one == other => Some(one),
-        _ => return None,
-    };
-    let step = match guard {
-        None => a.wrapping_add(b.wrapping_mul(sign)),
-        Some(_) => a.checked_add(b.checked_mul(sign)?)?,
-    };
-    Some((step, guard))
-}
-
-/// A guarded step stays a multiple of its guard's, by which it is divided if the guard fails; after a
-/// wrap-around it is not a multiple any more.
-fn times(a: Option<(i64, Option<ValueId>)>, factor: i64) -> Option<(i64, Option<ValueId>)> {
-    let (step, guard) = a?;
-    let step = match guard {
-        None => step.wrapping_mul(factor),
-        Some(_) => step.checked_mul(factor)?,
-    };
-    Some((step, guard))
 }
 
 fn of_query(query: WorkItemQuery, dimension: u8) -> Shape {

@@ -8,6 +8,7 @@ mod async_copy;
 mod atomics;
 mod axis;
 mod blob;
+mod bounds;
 mod checks;
 mod coverage;
 mod debug;
