@@ -78,7 +78,12 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
         {
             refuse(body, inst, index_width(body, inst))?;
         }
-        Spv::Switch if of(body, inst, 0).is_some() => refuse(body, inst, of(body, inst, 0))?,
+        Spv::AtomicStore if of(body, inst, 3).is_some() => refuse(body, inst, of(body, inst, 3))?,
+        Spv::Switch | Spv::SatConvertSToU | Spv::SatConvertUToS | Spv::ConvertUToPtr
+            if of(body, inst, 0).is_some() =>
+        {
+            refuse(body, inst, of(body, inst, 0))?
+        }
         _ if to.is_some() => refuse(body, inst, to)?,
         _ => return Ok(false),
     }

@@ -23,6 +23,8 @@ const DECLARATIONS: &str = "
     %l6 = OpConstant %i64 6
     %l7 = OpConstant %i64 7
     %l8 = OpConstant %i64 8
+    %scope = OpConstant %i32 1
+    %relaxed = OpConstant %i32 0
     %five = OpConstant %i48 5
     %seven = OpConstant %i48 281474976710649";
 
@@ -103,13 +105,18 @@ fn integers_of_odd_widths_wrap_and_have_signs() {
 /// What is not done for them says so.
 #[test]
 fn other_operations_on_integers_of_odd_widths_are_refused() {
-    let bytes = spirv(
-        "%y48 = OpBitcast %p48 %y
-         %a = OpLoad %i48 %y48 2 4
-         %n = OpBitReverse %i48 %a
-         OpStore %y48 %n 2 4",
-    );
-    let mut module = parse(&bytes, &[]).unwrap();
-    let why = check(&mut module).unwrap_err().to_string();
-    assert!(why.contains("OpBitReverse with an integer of 48 bits"), "{why}");
+    for (code, what) in [
+        ("%n = OpBitReverse %i48 %a", "OpBitReverse"),
+        ("%n = OpInBoundsPtrAccessChain %p %y %a", "OpInBoundsPtrAccessChain"),
+        ("OpAtomicStore %y48 %scope %relaxed %a", "OpAtomicStore"),
+    ] {
+        let bytes = spirv(&format!(
+            "%y48 = OpBitcast %p48 %y
+             %a = OpLoad %i48 %y48 2 4
+             {code}"
+        ));
+        let mut module = parse(&bytes, &[]).unwrap();
+        let why = check(&mut module).unwrap_err().to_string();
+        assert!(why.contains(&format!("{what} with an integer of 48 bits")), "{why}");
+    }
 }
