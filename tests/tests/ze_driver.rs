@@ -103,15 +103,15 @@ fn garbage_in_place_of_a_driver_is_refused() {
 
 #[test]
 fn a_wrong_stype_is_refused() {
-    let mut properties = ze_driver_properties_t {
+    let mut properties = ze_driver_ipc_properties_t {
         stype: ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC,
         ..Default::default()
     };
     let text = refused!(
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
-        zeDriverGetProperties(ze::driver(), &raw mut properties)
+        zeDriverGetIpcProperties(ze::driver(), &raw mut properties)
     );
-    assert!(text.contains("ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES"), "{text}");
+    assert!(text.contains("ZE_STRUCTURE_TYPE_DRIVER_IPC_PROPERTIES"), "{text}");
 }
 
 #[test]

@@ -85,31 +85,36 @@ fn the_chain_of_a_structure_without_a_type_counts() {
     );
 }
 
-/// AdaptiveCpp asks what a pointer is with a structure whose `stype` it has not written. Whatever lies
-/// there does not matter, and the `pNext` of such a structure is no pointer.
+/// AdaptiveCpp asks what a pointer and a driver is with structures whose `stype` it has not written, and
+/// chipStar what memory and caches there are with those of other structures. What lies there does not
+/// matter, and the `pNext` of such a structure is no pointer.
 #[test]
-fn the_properties_of_an_allocation_are_answered_whatever_the_structure_says_that_it_is() {
+fn properties_are_answered_whatever_the_structure_says_that_it_is() {
     let gpu = Gpu::new();
     let memory = gpu.host::<u32>(1);
+    let next = ptr::without_provenance_mut(8);
     for stype in [ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC, ze_structure_type_t(0x7fff)]
     {
-        let mut facts = ze_memory_allocation_properties_t {
-            stype,
-            pNext: ptr::without_provenance_mut(8),
-            ..Default::default()
-        };
+        let mut facts =
+            ze_memory_allocation_properties_t { stype, pNext: next, ..Default::default() };
         let (at, out) = (memory.ptr().cast(), &raw mut facts);
         check!(zeMemGetAllocProperties(gpu.context, at, out, ptr::null_mut()));
         assert_eq!(facts.r#type, ze_memory_type_t::ZE_MEMORY_TYPE_HOST);
         assert_eq!(facts.stype, stype, "it stays as it was");
+        let mut driver = ze_driver_properties_t { stype, pNext: next, ..Default::default() };
+        check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
+        assert_ne!(driver.driverVersion, 0);
+        let mut device = ze_device_properties_t { stype, pNext: next, ..Default::default() };
+        check!(zeDeviceGetProperties(gpu.device, &raw mut device));
+        assert_ne!(device.maxMemAllocSize, 0);
+        let mut count = 1;
+        let mut all = ze_device_memory_properties_t { stype, pNext: next, ..Default::default() };
+        check!(zeDeviceGetMemoryProperties(gpu.device, &raw mut count, &raw mut all));
+        assert_ne!(all.totalSize, 0);
+        let mut cache = ze_device_cache_properties_t { stype, pNext: next, ..Default::default() };
+        check!(zeDeviceGetCacheProperties(gpu.device, &raw mut count, &raw mut cache));
+        assert_eq!(cache.pNext, next);
     }
-    let mut driver = ze_driver_properties_t {
-        stype: ze_structure_type_t(0x81e3_6860),
-        pNext: ptr::without_provenance_mut(8),
-        ..Default::default()
-    };
-    check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
-    assert_ne!(driver.driverVersion, 0);
 }
 
 /// Intel's benchmarks and the conformance suite request as much alignment as memory.

@@ -17,9 +17,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 
-use tally_ze::{
-    Chained, ze_event_handle_t, ze_result_t, ze_structure_type_t, zes_structure_type_t,
-};
+use tally_ze::{Chained, ze_event_handle_t, ze_result_t, ze_structure_type_t};
 
 use crate::error::{self, Error, Result};
 use crate::handle::{self, RawHandle};
@@ -384,12 +382,13 @@ impl<'c> Call<'c> {
         Ok(unsafe { &mut *ptr })
     }
 
-    /// A structure to fill that programs are known to hand over uninitialised, and what extends it.
-    /// An `stype` that is neither a structure's nor zero tells such a one: nothing extends it then, and
-    /// its `pNext` is not looked at. (hwloc and AdaptiveCpp ask so for what they need of a device.)
+    /// A structure to fill that programs are known to hand over uninitialised, or with the `stype` of another
+    /// one, and what extends it. Intel's driver does not look at the `stype` there. Any does here, too, but
+    /// only with the structure's own, one of `others` or zero is its `pNext` looked at. (hwloc, AdaptiveCpp
+    /// and chipStar ask so for what they need of a device and of memory.)
     ///
     /// # Errors
-    /// INVALID_NULL_POINTER, or INVALID_ARGUMENT if `stype` is another structure's.
+    /// INVALID_NULL_POINTER.
     pub fn raw_properties<T: Chained>(
         self,
         ptr: *mut T,
@@ -402,32 +401,7 @@ impl<'c> Call<'c> {
         // SAFETY: not null, so good to read and write for the call, and the caller's alone. Every bit
         // pattern is a value of the structures of the interface.
         let (Head { stype, next }, out) = unsafe { (ptr.cast::<Head>().read(), &mut *ptr) };
-        let is_some = stype.is_known() || zes_structure_type_t(stype.0).is_known();
-        if !is_some && stype != UNSET {
-            return Ok((out, self.chain(std::ptr::null())));
-        }
-        check_stype::<T>(ptr.cast(), name, others)?;
-        Ok((out, self.chain(next.cast())))
-    }
-
-    /// A structure to fill whose `stype` Intel's driver ignores, and what extends it. AdaptiveCpp leaves
-    /// whatever lies in memory there, so any `stype` does; but only with the structure's own or zero is
-    /// its `pNext` looked at.
-    ///
-    /// # Errors
-    /// INVALID_NULL_POINTER.
-    pub fn untyped_properties<T: Chained>(
-        self,
-        ptr: *mut T,
-        name: &'static str,
-    ) -> Result<(&'c mut T, Chain<'c>)> {
-        if ptr.is_null() {
-            return Err(null(name));
-        }
-        // SAFETY: as in `raw_properties`.
-        let (Head { stype, next }, out) = unsafe { (ptr.cast::<Head>().read(), &mut *ptr) };
-        if stype == T::STYPE || stype == UNSET {
-            check_stype::<T>(ptr.cast(), name, &[])?;
+        if stype == UNSET || check_stype::<T>(ptr.cast(), name, others).is_ok() {
             return Ok((out, self.chain(next.cast())));
         }
         warn_once!("{name}->stype: {stype:?}, taken for {:?}; its pNext is ignored", T::STYPE);

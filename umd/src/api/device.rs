@@ -240,7 +240,9 @@ api! {
         pMemProperties: *mut ze_device_memory_properties_t,
     ) {
         let device = call.handle(hDevice, "hDevice")?;
-        let Some(out) = one(call, pCount, pMemProperties, "pMemProperties")? else { return Ok(()) };
+        let Some((out, _)) = one(call, pCount, pMemProperties, "pMemProperties")? else {
+            return Ok(());
+        };
         out.flags = ze_device_memory_property_flags_t::empty();
         out.maxClockRate = 0;
         out.maxBusWidth = 64;
@@ -279,12 +281,12 @@ api! {
         pCacheProperties: *mut ze_device_cache_properties_t,
     ) {
         let device = call.handle(hDevice, "hDevice")?;
-        let Some(out) = one(call, pCount, pCacheProperties, "pCacheProperties")? else {
+        let Some((out, chain)) = one(call, pCount, pCacheProperties, "pCacheProperties")? else {
             return Ok(());
         };
         out.flags = ze_device_cache_property_flags_t::empty();
         out.cacheSize = device.info().cache_bytes as usize;
-        for link in call.chain(out.pNext) {
+        for link in chain {
             if let Some(out) = link.get_mut::<ze_device_cache_line_size_ext_t>() {
                 out.cacheLineSize = device.info().cache_line_bytes as usize;
             }
@@ -424,7 +426,7 @@ api! {
     ) {
         let device = call.handle(hDevice, "hDevice")?;
         let out = one(call, pCount, pVectorWidthProperties, "pVectorWidthProperties")?;
-        let Some(out) = out else { return Ok(()) };
+        let Some((out, _)) = out else { return Ok(()) };
         let (stype, pNext) = (out.stype, out.pNext);
         let lanes = device.info().simd_lanes;
         *out = ze_device_vector_width_properties_ext_t {
@@ -450,17 +452,18 @@ api! {
     }
 }
 
-/// The two-call protocol for a list with one entry: the place for the entry, if it is asked for.
+/// The two-call protocol for a list with one entry: the place for the entry and what extends it, if it is
+/// asked for.
 pub(super) fn one<'c, T: Chained>(
     call: super::Call<'c>,
     count: *mut u32,
     out: *mut T,
     name: &'static str,
-) -> Result<Option<&'c mut T>> {
+) -> Result<Option<(&'c mut T, super::Chain<'c>)>> {
     let count = call.in_out(count, "pCount")?;
     let wanted = *count != 0 && !out.is_null();
     *count = 1;
-    if wanted { call.properties(out, name).map(Some) } else { Ok(None) }
+    if wanted { call.raw_properties(out, name, &[]).map(Some) } else { Ok(None) }
 }
 
 /// Whether a device can access the memory of another.

@@ -128,7 +128,7 @@ api! {
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMemAllocProperties`
-        let (out, chain) = call.untyped_properties(pMemAllocProperties, "pMemAllocProperties")?;
+        let (out, chain) = call.raw_properties(pMemAllocProperties, "pMemAllocProperties", &[])?;
         let found = context.vm().find(ptr as u64);
         out.r#type = found.map_or(ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN, |it| it.kind);
         out.id = found.map_or(0, |it| it.id);

@@ -180,7 +180,7 @@ api! {
     ) {
         let device = call.handle(hDevice, "hDevice")?;
         let out = super::device::one(call, pCount, pProcesses, "pProcesses")?;
-        let Some(out) = out else { return Ok(()) };
+        let Some((out, _)) = out else { return Ok(()) };
         out.processId = std::process::id();
         out.memSize = device.backend().memory_used();
         out.sharedSize = 0;
