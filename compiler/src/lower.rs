@@ -172,6 +172,7 @@ fn lower_both(
         rows: Rows::Whole,
         least: 1,
         axis: 0,
+        flat: false,
     };
     let mut vectors = Vec::new();
     if let Some(widened) = widened {
@@ -184,6 +185,7 @@ fn lower_both(
             (widened.double, 2 * lanes, Rows::Whole, axis, ids),
             (Some(widened.function), lanes, widened.rows, axis, ids),
             (widened.uneven, lanes, Rows::Any, axis, ids),
+            (widened.flat, lanes, Rows::Whole, axis, ids),
             (turned.and_then(|it| it.function), lanes, Rows::Whole, other, other_ids),
             (short.map(|it| it.0), lanes, Rows::Any, other, other_ids),
         ];
@@ -214,7 +216,8 @@ fn lower_both(
                 None
             };
             (unit.exact, unit.axis) = (None, 0);
-            vectors.push(Runner { function, frame, lanes, ids, rows, least, axis });
+            let flat = Some(function) == widened.flat;
+            vectors.push(Runner { function, frame, lanes, ids, rows, least, axis, flat });
         }
     }
     let runners = vectors.iter().chain([&one]);

@@ -31,6 +31,7 @@ mod bounds;
 mod build;
 mod divide;
 mod emit;
+mod flat;
 mod flow;
 mod group;
 mod guard;
@@ -97,6 +98,8 @@ pub struct Widened {
     pub rows: Rows,
     /// A widened function for groups with uneven rows, if these need one of their own.
     pub uneven: Option<FunctionId>,
+    /// A widened function for groups of several uneven rows that vectors fill ([`flat`]).
+    pub flat: Option<FunctionId>,
     /// The groups for which such a function was left out ([`widen_in`]).
     pub left_out: Option<Uneven>,
     /// The number of items of a vector.
@@ -312,6 +315,14 @@ fn widen_for(
             (module, uneven) = (both, Some(function));
         }
     }
+    let mut flat = None;
+    if has_both && subgroups && form != Some(Form::Usual) {
+        let source = flat::run(&mut module, &source);
+        let way = Way::new(&module, &source, Rows::Whole, &steps)?;
+        if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Whole) {
+            (module, flat) = (both, Some(function));
+        }
+    }
     let mut turned = None;
     if let Some(other) = other {
         let least = other.least(lanes).filter(|_| may_be_uneven);
@@ -351,6 +362,7 @@ fn widen_for(
         function,
         rows,
         uneven,
+        flat,
         left_out,
         lanes,
         ids,

@@ -153,7 +153,8 @@ pub struct Uneven {
     pub lanes: u32,
     /// The shortest row that goes in vectors, in work-items.
     pub least_row: u32,
-    /// Only groups of one row go in vectors.
+    /// Vectors are sub-groups, which are numbered through the group: of groups of several rows only those that
+    /// consist of whole vectors go in vectors.
     pub one_row: bool,
     /// All work-items of a group run in one form, since they wait for each other. Otherwise, the usual form
     /// runs one at a time only those that are left over behind the whole vectors of a row.
@@ -166,14 +167,16 @@ impl Uneven {
     /// work-item that is left over takes half as long as a vector.
     pub fn suits(&self, [row, rows, planes]: [u32; 3]) -> bool {
         let one_row = (rows, planes) == (1, 1);
+        let items = row.saturating_mul(rows).saturating_mul(planes);
+        let whole = self.one_row && items.is_multiple_of(self.lanes);
         let (Some(rest), Some(vectors)) =
             (row.checked_rem(self.lanes), row.checked_div(self.lanes))
         else {
             return false;
         };
-        row >= self.least_row
+        (row >= self.least_row || whole)
             && rest != 0
-            && (!self.one_row || one_row)
+            && (!self.one_row || one_row || whole)
             && (self.together || (!one_row && rest > vectors + 2))
     }
 }
@@ -431,7 +434,9 @@ mod tests {
         for group in [[16, 16, 1], [3, 64, 1], [1, 1, 1]] {
             assert!(!form.suits(group), "{group:?}");
         }
-        assert!(!Uneven { one_row: true, ..form }.suits([8, 8, 1]));
+        let subgroups = Uneven { one_row: true, ..form };
+        assert!(subgroups.suits([8, 8, 1]) && subgroups.suits([1, 4, 4]));
+        assert!(!subgroups.suits([8, 3, 1]) && !subgroups.suits([16, 2, 1]));
     }
 
     /// Otherwise it is built only for groups whose time is mostly that of what is left over of rows.

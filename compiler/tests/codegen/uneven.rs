@@ -125,7 +125,8 @@ fn groups_reduce_scan_and_broadcast() {
 }
 
 /// A sub-group is a part of the group in its order, so in one row the last one is partial; those of
-/// several uneven rows begin within rows, and such groups run scalar.
+/// several uneven rows begin within rows. Such groups run as one row if they consist of whole sub-groups, and
+/// scalar otherwise.
 const SUBGROUPS: &str = "
 #define LID get_sub_group_local_id()
 kernel SIZE void together(global uint *out, global uint *ids) {
@@ -149,8 +150,11 @@ kernel SIZE void together(global uint *out, global uint *ids) {
 }";
 
 fn subgroups(size: &str) -> Module {
-    let text = SUBGROUPS.replace("SIZE", size);
-    module(&clang::compile_text(&text, &["-O2", "-w", "-Xclang", "-cl-ext=+all"]))
+    subgroups_with(&SUBGROUPS.replace("SIZE", size))
+}
+
+fn subgroups_with(text: &str) -> Module {
+    module(&clang::compile_text(text, &["-O2", "-w", "-Xclang", "-cl-ext=+all"]))
 }
 
 #[test]
@@ -163,6 +167,71 @@ fn the_last_sub_group_of_a_row_is_partial() {
             (grid, vec![ints(n, |i| i * 7 % 83), ints(5 * n, |_| -1)])
         });
         same_in_all(&module, "together", &runs.collect::<Vec<_>>());
+    }
+}
+
+/// Groups of several rows that whole sub-groups fill, and some that none do.
+const FLAT: [[u32; 3]; 8] =
+    [[8, 8, 1], [4, 4, 1], [2, 4, 4], [1, 64, 1], [5, 16, 1], [12, 4, 2], [3, 1, 16], [10, 3, 1]];
+
+/// The ids, in launches with an offset and with partial last groups, and operations of sub-groups and of the group.
+#[test]
+fn groups_of_whole_sub_groups_run_as_one_row() {
+    for size in ["", "__attribute__((intel_reqd_sub_group_size(8)))"] {
+        let module = subgroups(size);
+        let runs = FLAT.into_iter().flat_map(grids).map(|grid| {
+            let n = volume(grid);
+            (grid, vec![ints(n, |i| i * 7 % 83), ints(5 * n, |_| -1)])
+        });
+        same_in_all(&module, "together", &runs.collect::<Vec<_>>());
+    }
+    let module = subgroups_with(
+        "kernel void places(global long *out, local int *t) {
+           size_t i = get_global_linear_id(), l = get_local_linear_id();
+           size_t n = get_local_size(0) * get_local_size(1) * get_local_size(2);
+           long sum = 0;
+           for (uint d = 0; d < 3; d++)
+             sum = sum * 131 + get_local_id(d) + 17 * get_global_id(d) + 5 * get_group_id(d);
+           t[l] = (int)(get_local_id(0) + 3 * get_local_id(1) + 7 * get_local_id(2));
+           barrier(CLK_LOCAL_MEM_FENCE);
+           sum = 3 * sum + t[n - 1 - l] + sub_group_reduce_add(t[l]) + sub_group_broadcast(sum, 2);
+           if (get_local_id(1) & 1) sum += t[l / 2];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           out[i] = sum + work_group_scan_inclusive_add(t[l]);
+         }",
+    );
+    let runs = FLAT.into_iter().flat_map(grids).map(|grid| {
+        let bytes = 4 * grid.group.iter().product::<u32>() as usize;
+        let grid = Grid { offset: [3, 50, 700], ..grid };
+        (grid, vec![Input::bytes(vec![0; 8 * volume(grid) as usize]), Input::Local(bytes)])
+    });
+    same_in_all(&module, "places", &runs.collect::<Vec<_>>());
+}
+
+/// Items of a sub-group see what others have written without waiting for it, if they run in vectors. No
+/// specification promises that.
+#[test]
+fn a_group_of_8_by_8_runs_in_vectors_of_two_rows() {
+    let module = subgroups_with(
+        "kernel void near(global int *out, volatile local int *t) {
+           size_t l = get_local_linear_id();
+           t[l] = sub_group_broadcast((int)l, 9) + (int)get_local_id(1);
+           out[l] = t[l ^ 8];
+         }",
+    );
+    let usual =
+        widen_in(&module, &module.kernels[0], 16, false, Form::Usual).expect("it has shuffles");
+    assert!(usual.left_out.expect("it requires no size").suits([8, 8, 1]));
+    for target in targets() {
+        let kernel = Kernel::in_form(&module, "near", &target, Form::Uneven);
+        let kernel = kernel.expect("it has a form for uneven rows");
+        let mut out = [0; 4 * 64];
+        let grid = Grid { offset: [0; 3], global: [8, 8, 1], group: [8, 8, 1] };
+        kernel.run(grid, vec![Arg::Buffer(&mut out), Arg::Local(4 * 64)]);
+        for (l, x) in (0..).zip(out.chunks(4)) {
+            let expected: i32 = l / 16 * 16 + 9 + (l ^ 8) / 8;
+            assert_eq!(x, expected.to_le_bytes(), "{l} for {}", target.name);
+        }
     }
 }
 
