@@ -467,24 +467,22 @@ fn widen_variable(
     step: i64,
 ) -> Result<PrivateVariable, Refusal> {
     let size = builder.module.types.size(variable.ty);
-    // An element of a variable that is laid out element by element is smaller.
-    if step > size as i64 {
-        return Err(Refusal::of_type(&builder.module, variable.ty));
-    }
-    let lanes = builder.lanes;
-    let ty = Type::Array(variable.ty, u64::from(lanes));
+    let step = step as u64;
+    // An element of a variable that is laid out element by element is smaller. One that is aligned to more than its
+    // size, as DPC++ aligns halves to 8 bytes, has room for several.
+    let copies = match step.checked_div(size) {
+        Some(copies) if copies * size == step => copies.max(1),
+        _ if step <= size => 1,
+        _ => return Err(Refusal::of_type(&builder.module, variable.ty)),
+    };
+    let lanes = u64::from(builder.lanes) * copies;
+    let ty = Type::Array(variable.ty, lanes);
     let too_large = || Refusal::new("too much private memory");
     let ty = builder.module.types.intern(ty).ok_or_else(too_large)?;
     let init = variable
         .init
         .map(|init| builder.module.constant(ty, ConstKind::Composite(vec![init; lanes as usize])));
-    Ok(PrivateVariable {
-        address: ValueId(0),
-        ty,
-        size: size * u64::from(lanes),
-        align: variable.align,
-        init,
-    })
+    Ok(PrivateVariable { address: ValueId(0), ty, size: size * lanes, align: variable.align, init })
 }
 
 /// Whether a type is a pointer.

@@ -487,6 +487,28 @@ fn volatile_private_variables_are_vectors() {
     same(&module, "exact", Grid::line(100, 32), &[x, ints(100, |_| 0)], "");
 }
 
+/// DPC++ aligns halves to 8 bytes. Kernels with such variables that stay in memory, as dpnp's `nan_to_num` of halves,
+/// ran one item at a time.
+#[test]
+fn private_variables_may_be_aligned_to_more_than_their_size() {
+    let module = wide(
+        "kernel void choose(global short *out, short most) {
+           size_t i = get_global_id(0);
+           volatile short own __attribute__((aligned(8))) = out[i];
+           volatile short other __attribute__((aligned(32))) = most;
+           volatile char last __attribute__((aligned(4))) = 3;
+           volatile short *p = own % 3 ? &own : &other;
+           *p += 5;
+           if (own & 1) last = (char)(last + own);
+           out[i] = own + 100 * other + last;
+         }",
+    );
+    widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let out = Input::bytes((0..100i16).flat_map(|i| (i * 7).to_le_bytes()).collect());
+    let most = Input::Value(9i16.to_le_bytes().to_vec());
+    same(&module, "choose", Grid::line(100, 32), &[out, most], "");
+}
+
 /// The view for readers: the uniform values, the divergent branches, the gathers, and the code.
 #[test]
 fn the_view_of_a_widened_kernel_is_readable() {
