@@ -58,7 +58,7 @@ fn numbers_wrap_around_where_they_do() {
            o[2] = (long)(int)((uint)(x + 3 * y) * 0x8000000u);
            o[3] = (ulong)((uint)(y * 16 + x) * 0x10000000u);
            o[4] = (long)(y * 2000000 + x);
-           o[5] = (long)((y << 21) + x * 0x4000000);
+           o[5] = (long)(y * 0x1000000 + x * 0x4000000);
            o[6] = (long)(int)(((y | 64) ^ z) * 0x1000000u + x);
            o[7] = (long)((y % 5) * 7 + (x >> 1));
            o[8] = (long)((y & 3) * n + x);
@@ -68,7 +68,7 @@ fn numbers_wrap_around_where_they_do() {
          }",
     );
     let groups =
-        [[32, 1, 1], [16, 16, 1], [64, 3, 2], [10, 10, 1], [8, 2, 20], [256, 2, 1], [5, 40, 1]];
+        [[32, 1, 1], [16, 16, 1], [64, 6, 2], [10, 10, 1], [8, 2, 20], [256, 2, 1], [5, 40, 1]];
     let runs: Vec<Run> = groups
         .into_iter()
         .flat_map(|group| {
