@@ -276,6 +276,10 @@ fn longest_vector(function: FunctionValue<'_>) -> u64 {
     lengths.max().unwrap_or(0)
 }
 
+/// Attributes that the compilation of the run-time library leaves on its functions.
+const OWN_ATTRIBUTES: [&str; 5] =
+    ["target-cpu", "target-features", "tune-cpu", "min-legal-vector-width", "no-builtins"];
+
 /// Links the families of the run-time library that `module` needs, and those that these need.
 fn link_library<'c>(
     context: &'c Context,
@@ -294,9 +298,10 @@ fn link_library<'c>(
         library.set_triple(&module.get_triple());
         library.set_data_layout(&module.get_data_layout());
         // Without the attributes of its own compilation the library is compiled for the kernel's
-        // processor, and its vectors may be as long as registers are.
+        // processor, and its vectors may be as long as registers are. What calls no builtin functions is
+        // never inlined into what may call them.
         for function in library.get_functions() {
-            for key in ["target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"] {
+            for key in OWN_ATTRIBUTES {
                 function.remove_string_attribute(AttributeLoc::Function, key);
             }
         }

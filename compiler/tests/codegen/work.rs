@@ -79,6 +79,23 @@ fn no_function_is_called_for_one_item_of_a_vector() {
     }
 }
 
+/// A call would save all vectors that are needed after it.
+#[test]
+fn functions_of_vectors_are_in_the_kernels_own_code() {
+    for name in ["exp", "log", "sin", "tanh", "pow"] {
+        let arguments = if name == "pow" { "x, x" } else { "x" };
+        let (text, _) = optimised(&format!(
+            "kernel void k(global float *p) {{
+               int i = get_global_id(0);
+               float x = p[i];
+               p[i] = {name}({arguments});
+             }}"
+        ));
+        let called = format!("@__tally_{name}_f32x16(");
+        assert!(text.contains("@tally_entry") && !text.contains(&called), "{text}");
+    }
+}
+
 /// LLVM has no vector code of its own for these.
 #[test]
 fn conversions_to_small_numbers_saturate_in_vectors() {
