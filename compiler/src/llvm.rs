@@ -5,6 +5,7 @@
 //! run-time library that it calls are linked in as bitcode, made private, and optimised with the
 //! kernel.
 
+mod gathers;
 mod passes;
 mod rotations;
 
@@ -14,6 +15,7 @@ use std::sync::OnceLock;
 
 use inkwell::OptimizationLevel;
 use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::builder::BuilderError;
 use inkwell::context::Context;
 use inkwell::memory_buffer::MemoryBuffer;
 use inkwell::module::Module;
@@ -128,6 +130,10 @@ pub fn compile(
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     link_library(&context, &module, form(target))?;
     module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
+    let wrong = |error: BuilderError| LlvmError::Passes(error.to_string());
+    if has_avx2(target) {
+        gathers::widen(&context, &module).map_err(wrong)?;
+    }
 
     let options = PassBuilderOptions::create();
     let full = level == Level::Full;
@@ -138,9 +144,9 @@ pub fn compile(
     module
         .run_passes(&passes::list(work, level), &machine, options)
         .map_err(|error| LlvmError::Passes(error.to_string()))?;
-    if rotates_wrongly(target) {
-        rotations::expand(&context, &module)
-            .map_err(|error| LlvmError::Passes(error.to_string()))?;
+    // LLVM's code for rotations of vectors may be wrong there.
+    if has_avx2(target) && !is_long(target) {
+        rotations::expand(&context, &module).map_err(wrong)?;
     }
     align_stacks(&context, &module, target);
     let kind = match output {
@@ -187,18 +193,28 @@ fn machine(target: &TargetCpu, level: Level) -> Result<TargetMachine, LlvmError>
         return Err(wrong("the processor's name or features hold a strange character"));
     }
     let cpu = if target.name.is_empty() { "x86-64" } else { &target.name };
+    let features = features(target);
     let triple = TargetTriple::create(TRIPLE);
     Target::from_triple(&triple)
         .map_err(|error| wrong(&error.to_string()))?
         .create_target_machine(
             &triple,
             cpu,
-            &target.features,
+            &features,
             level.generator(),
             RelocMode::PIC,
             CodeModel::Small,
         )
         .ok_or_else(|| wrong("LLVM can't generate code for it"))
+}
+
+/// What LLVM is told of a processor's features.
+fn features(target: &TargetCpu) -> String {
+    // LLVM prefers loads to the gathers of many processors with AVX2. It weighs the loop of a program, whose loads are
+    // without conditions; those of items take a test and a branch each.
+    let gathers = has_avx2(target).then_some("+fast-gather");
+    let all = [target.features.as_str()].into_iter().filter(|it| !it.is_empty()).chain(gathers);
+    all.collect::<Vec<_>>().join(",")
 }
 
 /// Whether a processor is known to have a feature, which all processors of the levels have.
@@ -212,15 +228,15 @@ pub fn has_long_vectors(target: &TargetCpu) -> bool {
     has(target, &["x86-64-v4"], "avx512f")
 }
 
-/// Whether LLVM's code for rotations of vectors may be wrong on a processor ([`rotations`]).
-fn rotates_wrongly(target: &TargetCpu) -> bool {
-    has(target, &["x86-64-v3", "x86-64-v4"], "avx2") && !is_long(target)
+/// Whether a processor is known to have integers in registers of 256 bits, shifts by amounts that differ, and gathers.
+fn has_avx2(target: &TargetCpu) -> bool {
+    has(target, &["x86-64-v3", "x86-64-v4"], "avx2")
 }
 
 /// The form of the run-time library for a processor (`build.rs`).
 fn form(target: &TargetCpu) -> usize {
     // Some processors have fused multiply-add but no integers in registers of 256 bits.
-    let fuses = ["fma", "avx2"].iter().all(|it| has(target, &["x86-64-v3", "x86-64-v4"], it));
+    let fuses = has_avx2(target) && has(target, &["x86-64-v3", "x86-64-v4"], "fma");
     usize::from(fuses) + usize::from(fuses && is_long(target))
 }
 

@@ -153,3 +153,44 @@ fn rotations_by_unknown_amounts_are_shifts_for_avx2() {
         }
     }
 }
+
+/// Processors gather words. What is smaller lies in one, if it is aligned.
+#[test]
+fn small_elements_are_gathered_as_words() {
+    for (processor, ty, gathered) in [
+        ("x86-64-v4", "uchar", "v16i32"),
+        ("x86-64-v4", "ushort", "v16i32"),
+        ("x86-64-v4", "half", "v16i32"),
+        ("x86-64-v3", "uchar", "v16i32"),
+        ("x86-64", "uchar", "v16i8"),
+    ] {
+        let (text, _) = optimised_for(
+            processor,
+            &format!(
+                "#pragma OPENCL EXTENSION cl_khr_fp16: enable
+                 kernel void k(global {ty} *out, global const {ty} *from, global const int *at) {{
+                   int i = get_global_id(0);
+                   if (at[i] > 0) out[i] = from[at[i]];
+                 }}"
+            ),
+        );
+        let gathers =
+            text.lines().filter(|line| line.contains("call") && line.contains(".gather."));
+        let names: Vec<&str> = gathers.collect();
+        assert!(!names.is_empty(), "{text}");
+        assert!(names.iter().all(|line| line.contains(gathered)), "{processor}, {ty}:\n{names:?}");
+    }
+}
+
+/// Elements that may straddle words are read one by one.
+#[test]
+fn elements_at_odd_addresses_are_no_part_of_a_word() {
+    let (text, _) = optimised(
+        "struct __attribute__((packed)) record { char first; short second; };
+         kernel void k(global short *out, global const struct record *from, global const int *at) {
+           int i = get_global_id(0);
+           out[i] = from[at[i]].second;
+         }",
+    );
+    assert!(text.contains("llvm.masked.gather.v16i16"), "{text}");
+}
