@@ -12,17 +12,22 @@
 //!   ...                          a3 b3 c3 d3 ...
 //! ```
 //!
+//! Fewer neighbours, and those of which some items have none, are gathered and scattered as words of up to 8
+//! bytes ([`words`]).
+//!
 //! This is a pass over what widening has written. The accesses of a row have to be in one block, without
 //! another access in between that may concern the same memory.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{
-    Access, BinaryOp, Block, BlockId, ConstKind, ConvertOp, Function, Inst, Loc, Module, Op,
-    Operand, Type, TypeId, ValueId,
+    Access, BinaryOp, Block, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst, Loc, Module,
+    Op, Operand, Type, TypeId, ValueId,
 };
 use crate::optimise::cost::LEAST_APART;
 use crate::optimise::{is_skipped, rename, unused};
+
+mod words;
 
 /// The name by which it is left out.
 const NAME: &str = "rows";
@@ -54,9 +59,11 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
             let here = chunks.iter().filter(|chunk| chunk.place() == index);
             writer.loc = inst.loc;
             for chunk in here {
-                match chunk.kind {
-                    Kind::Read => names.extend(writer.read(chunk)),
-                    Kind::Write => writer.write(chunk),
+                match (chunk.kind, chunk.is_word(writer.module)) {
+                    (Kind::Read, false) => names.extend(writer.read(chunk)),
+                    (Kind::Write, false) => writer.write(chunk),
+                    (Kind::Read, true) => names.extend(writer.gather(chunk)),
+                    (Kind::Write, true) => writer.scatter(chunk),
                 }
             }
             if !chunks.iter().any(|chunk| chunk.parts.iter().any(|part| part.index == index)) {
@@ -105,6 +112,8 @@ struct Part {
     pointer: Operand,
     terms: Vec<(Operand, i64)>,
     beyond: i64,
+    /// All items' addresses.
+    at: Operand,
     /// The vector that is read or written.
     value: Operand,
 }
@@ -116,10 +125,19 @@ struct Chunk {
     /// The type of an element.
     element: TypeId,
     lanes: u32,
+    /// The items that access theirs.
+    mask: Operand,
+    /// Whether transposing them is an advantage.
+    transposes: bool,
     parts: Vec<Part>,
 }
 
 impl Chunk {
+    /// Whether the parts are accessed as one word, and not transposed.
+    fn is_word(&self, module: &Module) -> bool {
+        module.types.size(self.element) * (self.parts.len() as u64) < CHUNK
+    }
+
     /// The place of the code for all parts: of what is read the first one's, of what is written the last
     /// one's.
     fn place(&self) -> usize {
@@ -218,18 +236,17 @@ impl<'a> Finder<'a> {
         let number = matches!(types[element], Type::Int(_) | Type::Float(_));
         let count = CHUNK / types.size(element).max(1);
         let whole = count >= 2 && u64::from(lanes) % count == 0;
-        if !number || !whole || access.volatile || access.nontemporal || !self.is_all(mask) {
+        if !number || access.volatile || access.nontemporal {
             return None;
         }
         let align = access.align;
         let (rows, part) = self.rows(at)?;
         // Where they are found out in each turn, few elements are gathered as soon.
-        let is_new = matches!(rows.base, Operand::Value(base) if self.own.contains(&base));
-        if rows.step.is_none() && is_new && count < LEAST_APART {
-            return None;
-        }
-        let parts = vec![Part { index, align, value, ..part }];
-        Some(Chunk { kind, rows, element, lanes, parts })
+        let is_new = matches!(part.pointer, Operand::Value(it) if self.own.contains(&it));
+        let few = rows.step.is_none() && is_new && count < LEAST_APART;
+        let transposes = whole && !few && self.is_all(mask);
+        let parts = vec![Part { index, align, at, value, ..part }];
+        Some(Chunk { kind, rows, element, lanes, mask, transposes, parts })
     }
 
     fn is_all(&self, mask: Operand) -> bool {
@@ -247,6 +264,8 @@ impl<'a> Finder<'a> {
         let made = self.made;
         let (mut at, mut offset, mut index) = (at, 0i64, Terms::new());
         let (mut step, mut first) = (None, None);
+        // Whether each item has an index of its own.
+        let (all, mut looked_up) = (at, false);
         // What is added to the vector of addresses.
         let (mut beyond, mut scalars) = (0i64, Vec::new());
         self.steps = 0;
@@ -258,7 +277,19 @@ impl<'a> Finder<'a> {
             let counts = |&[(numbers, _)]: &[_; 1]| step.is_none() && self.counts_items(numbers);
             let one = <&[_; 1]>::try_from(terms.as_slice()).ok();
             if !one.is_some_and(counts) && terms.iter().any(|&(number, _)| lanes(number) > 1) {
-                break;
+                let sums: Option<Vec<_>> = terms
+                    .iter()
+                    .map(|&(number, by)| self.sum(number, 0).map(|(more, rest)| (more, rest, by)))
+                    .collect();
+                let Some(sums) = sums.filter(|_| step.is_none()) else { break };
+                for (more, rest, by) in sums {
+                    index = added(index, more, by);
+                    offset = offset.wrapping_add(rest.wrapping_mul(by));
+                }
+                offset = offset.wrapping_add(*distance);
+                looked_up = true;
+                at = *base;
+                continue;
             }
             offset = offset.wrapping_add(*distance);
             match terms.as_slice() {
@@ -280,22 +311,27 @@ impl<'a> Finder<'a> {
             at = *base;
         }
         let (pointer, terms, beyond) = match first {
+            Some(_) if looked_up => return None,
             Some((pointer, beyond)) => (pointer, Vec::new(), beyond),
+            None if looked_up => (all, Vec::new(), 0),
             None => (at, scalars, beyond),
         };
         let lanes = self.module.types.lanes(self.module.operand_type(self.function, pointer));
         let rows = Rows { base: at, index, step };
-        let part = Part { index: 0, offset, align: 1, pointer, terms, beyond, value: at };
+        let part = Part { index: 0, offset, align: 1, pointer, terms, beyond, at, value: at };
         ((lanes == 1) == step.is_some()).then_some((rows, part))
     }
 
-    /// A scalar integer as a sum, modulo its width, and the constant in it.
+    /// An integer, or a vector of them, as a sum, modulo its width, and the constant in it.
     fn sum(&mut self, operand: Operand, depth: u32) -> Option<(Terms, i64)> {
         let ty = self.module.operand_type(self.function, operand);
-        let Type::Int(bits @ (32 | 64)) = self.module.types[ty] else { return None };
+        let module = self.module;
+        let Type::Int(bits @ (32 | 64)) = module.types[module.types.element(ty)] else {
+            return None;
+        };
         let cut = |number: i64| if bits == 32 { i64::from(number as i32) } else { number };
         let constant = |operand: Operand| match operand {
-            Operand::Const(id) => self.module.const_bits(id).map(|bits| cut(bits as i64)),
+            Operand::Const(id) => same_bits(module, id).map(|bits| cut(bits as i64)),
             Operand::Value(_) => None,
         };
         let value = match operand {
@@ -338,7 +374,10 @@ impl<'a> Finder<'a> {
             }
             Op::Convert(op @ (ConvertOp::SExt | ConvertOp::ZExt), a) => {
                 let Some((terms, more)) = self.sum(a, depth + 1) else { return itself };
-                (self.extension(Extension::Convert(op), terms, more), 0)
+                // What is added to bits that nothing else in the sum has does not carry.
+                let zeros = terms.iter().map(|term| term.1.trailing_zeros()).min();
+                let rest = more & ((1i64 << zeros.unwrap_or(0).min(31)) - 1);
+                (self.extension(Extension::Convert(op), terms, more - rest), rest)
             }
             _ => return itself,
         };
@@ -370,7 +409,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Takes out of accesses that no more may join those that are whole chunks.
+    /// Takes out of accesses that no more may join those that are whole chunks, or words.
     fn close(&mut self, which: &[bool]) {
         let open = std::mem::take(&mut self.open);
         for (mut chunk, &ended) in open.into_iter().zip(which) {
@@ -380,21 +419,28 @@ impl<'a> Finder<'a> {
             }
             chunk.parts.sort_by_key(|part| part.offset);
             let size = self.module.types.size(chunk.element);
-            let count = (CHUNK / size) as usize;
+            let whole = chunk.transposes.then_some(CHUNK);
             let mut parts = chunk.parts.as_slice();
             while let Some(first) = parts.first() {
                 let next = |(number, part): (usize, &Part)| {
                     part.offset.checked_sub(first.offset) == Some(number as i64 * size as i64)
                 };
-                let whole = parts.len() >= count && parts[..count].iter().enumerate().all(next);
-                if !whole {
+                let is_one = |&bytes: &u64| {
+                    let count = (bytes / size) as usize;
+                    let fits = bytes == CHUNK || words::may_be(chunk.kind, bytes, first.align);
+                    count >= 2
+                        && fits
+                        && parts.len() >= count
+                        && parts[..count].iter().enumerate().all(next)
+                };
+                let Some(bytes) = whole.into_iter().chain(words::SIZES).find(is_one) else {
                     parts = &parts[1..];
                     continue;
-                }
-                let Chunk { kind, element, lanes, .. } = chunk;
-                let (rows, own) = (chunk.rows.clone(), parts[..count].to_vec());
-                self.found.push(Chunk { kind, rows, element, lanes, parts: own });
-                parts = &parts[count..];
+                };
+                let (own, rest) = parts.split_at((bytes / size) as usize);
+                let rows = chunk.rows.clone();
+                self.found.push(Chunk { rows, parts: own.to_vec(), ..chunk });
+                parts = rest;
             }
         }
     }
@@ -418,9 +464,21 @@ fn added(mut terms: Terms, more: Terms, by: i64) -> Terms {
 const MAX_DEPTH: u32 = 16;
 const MAX_STEPS: u32 = 64;
 
+/// The bits of a constant, or of each component of one.
+fn same_bits(module: &Module, id: ConstId) -> Option<u64> {
+    match &module.constants[id].kind {
+        ConstKind::Composite(parts) => {
+            let bits = module.const_bits(*parts.first()?)?;
+            parts.iter().all(|&part| module.const_bits(part) == Some(bits)).then_some(bits)
+        }
+        ConstKind::Null => Some(0),
+        _ => module.const_bits(id),
+    }
+}
+
 /// Whether an access is to the same rows.
 fn joins(open: &Chunk, new: &Chunk) -> bool {
-    let key = |chunk: &Chunk| (chunk.kind, chunk.element, chunk.lanes);
+    let key = |it: &Chunk| (it.kind, it.element, it.lanes, it.mask, it.transposes);
     key(open) == key(new) && open.rows == new.rows
 }
 

@@ -106,6 +106,94 @@ fn whole_chunks_are_loaded_as_one() {
     assert_eq!(apart(&of_type("int", 8, 1).replace("size_t i", "int i")), (0, 0));
 }
 
+/// Reads and writes `count` neighbours at places that are looked up, of the items that a condition holds for.
+fn looked_up(ty: &str, count: usize, condition: &str) -> String {
+    let element = |k: usize| format!("n * {} + {}", count + 1, k + 1);
+    let reads: String =
+        (0..count).map(|k| format!("{ty} v{k} = in[{}];\n", element((k + 1) % count))).collect();
+    let writes: String = (0..count)
+        .map(|k| format!("out[{}] = v{} + ({ty})({k});\n", element(count - 1 - k), (k + 2) % count))
+        .collect();
+    format!(
+        "kernel void rows(global {ty} *out, global const {ty} *in, global const int *at) {{
+           size_t n = at[get_global_id(0)];
+           if ({condition}) {{ {reads} {writes} }} }}"
+    )
+}
+
+/// Neighbours that are less than a chunk, of all items or of some: the buffers begin and end at inaccessible pages.
+#[test]
+fn words_of_all_sizes_are_gathered_and_scattered() {
+    let items = 96;
+    for (ty, size) in [("char", 1), ("ushort", 2), ("int", 4), ("float", 4), ("long", 8)] {
+        for count in [1, 2, 3, 4, 5, 7, 8] {
+            for condition in ["n >= 0", "n % 3 != 1"] {
+                let module = wide(&looked_up(ty, count, condition));
+                let length = items * (count + 1);
+                let bytes: Vec<u8> = match ty {
+                    "float" => (0..length).flat_map(|i| (i as f32).to_le_bytes()).collect(),
+                    _ => (0..length * size).map(|i| (i * 31 % 251) as u8).collect(),
+                };
+                let args = [
+                    Input::bytes(vec![0; bytes.len()]),
+                    Input::bytes(bytes),
+                    ints(items as i32, |i| i * 35 % 96),
+                ];
+                let what = format!("{count} of {ty} if {condition}");
+                same(&module, "rows", Grid::line(items as u64, 48), &args, &what);
+            }
+        }
+    }
+}
+
+/// A part of a word that another item writes, or this one, is not read too early.
+#[test]
+fn words_keep_their_order() {
+    let module = wide(
+        "kernel void order(global short *p, global const int *at, global int *out) {
+           int i = get_global_id(0);
+           global short *r = p + 4 * at[i];
+           short a = r[0];
+           r[1] = a + 7;
+           short b = r[1], c = r[2];
+           r[2] = b; r[1] = c; r[2] = a;
+           if (a & 1) { short d = r[3]; r[3] = 5; out[i] = r[3] + d + r[2]; }
+         }",
+    );
+    let places = ints(64, |i| i * 27 % 64);
+    let shorts = Input::bytes((0..4 * 64 * 2).map(|i| (i * 37 % 211) as u8).collect());
+    same(&module, "order", Grid::line(64, 32), &[shorts, places, ints(64, |_| 0)], "");
+}
+
+#[test]
+fn words_are_accessed_as_one() {
+    for (ty, count, expected) in [
+        ("float", 2, (1, 1)),
+        ("float", 3, (2, 2)),
+        ("uchar", 4, (1, 1)),
+        ("short", 4, (1, 1)),
+        ("short", 3, (2, 2)),
+        ("uchar", 12, (2, 2)),
+        ("double", 2, (2, 2)),
+    ] {
+        let some = looked_up(ty, count, "n > 0");
+        assert_eq!(apart(&some), expected, "{count} of {ty}");
+    }
+    // Two bytes at an odd address may straddle two words.
+    assert_eq!(apart(&looked_up("uchar", 2, "n > 0")), (2, 2));
+    // An index of 32 bits may wrap around between neighbours, but not within a word of its own.
+    let narrow = |row: u32| {
+        looked_up("float", 2, "n > 0")
+            .replace("size_t n", "uint n")
+            .replace("* 3", &format!("* {row}"))
+    };
+    assert_eq!(apart(&narrow(3)), (2, 2));
+    assert_eq!(apart(&narrow(4)), (1, 1));
+    let pair = "kernel void pair(global int *out, global const char2 *in, global const int *at) {
+                  int i = get_global_id(0); char2 v = in[at[i]]; out[i] = v.x * v.y; }";
+    assert_eq!(apart(pair), (1, 0));
+}
+
 /// A row's number that does not fit 32 bits wraps around.
 #[test]
 fn numbers_of_rows_wrap_around() {
