@@ -135,7 +135,12 @@ struct Chunk {
 impl Chunk {
     /// Whether the parts are accessed as one word, and not transposed.
     fn is_word(&self, module: &Module) -> bool {
-        module.types.size(self.element) * (self.parts.len() as u64) < CHUNK
+        self.bytes(module) < CHUNK
+    }
+
+    /// Bytes of an item's parts.
+    fn bytes(&self, module: &Module) -> u64 {
+        module.types.size(self.element) * self.parts.len() as u64
     }
 
     /// The place of the code for all parts: of what is read the first one's, of what is written the last
@@ -244,19 +249,9 @@ impl<'a> Finder<'a> {
         // Where they are found out in each turn, few elements are gathered as soon.
         let is_new = matches!(part.pointer, Operand::Value(it) if self.own.contains(&it));
         let few = rows.step.is_none() && is_new && count < LEAST_APART;
-        let transposes = whole && !few && self.is_all(mask);
+        let transposes = whole && !few && is_all(self.module, mask);
         let parts = vec![Part { index, align, at, value, ..part }];
         Some(Chunk { kind, rows, element, lanes, mask, transposes, parts })
-    }
-
-    fn is_all(&self, mask: Operand) -> bool {
-        let Operand::Const(id) = mask else { return false };
-        match &self.module.constants[id].kind {
-            ConstKind::Composite(parts) => {
-                parts.iter().all(|&part| self.module.const_bits(part) == Some(1))
-            }
-            _ => false,
-        }
     }
 
     /// The rows in which addresses lie that are the same number of bytes apart, and the place in them.
@@ -463,6 +458,12 @@ fn added(mut terms: Terms, more: Terms, by: i64) -> Terms {
 /// looked at: a sum may have another one twice.
 const MAX_DEPTH: u32 = 16;
 const MAX_STEPS: u32 = 64;
+
+/// Whether a mask has all items.
+fn is_all(module: &Module, mask: Operand) -> bool {
+    let Operand::Const(id) = mask else { return false };
+    same_bits(module, id) == Some(1)
+}
 
 /// The bits of a constant, or of each component of one.
 fn same_bits(module: &Module, id: ConstId) -> Option<u64> {

@@ -165,6 +165,37 @@ fn words_keep_their_order() {
     same(&module, "order", Grid::line(64, 32), &[shorts, places, ints(64, |_| 0)], "");
 }
 
+/// Words without a gap, of all items and of some, are lines.
+#[test]
+fn complex_numbers_are_loaded_and_stored_as_lines() {
+    let text = |ty: &str, condition: &str| {
+        format!(
+            "kernel void square(global {ty} *out, global const {ty} *in, int n) {{
+               size_t i = get_global_id(0);
+               if ({condition}) {{
+                 {ty} a = in[2 * i], b = in[2 * i + 1];
+                 out[2 * i + 1] = a * b * 2; out[2 * i] = a * a - b * b;
+               }} }}"
+        )
+    };
+    for ty in ["short", "ushort", "int", "uint"] {
+        for condition in ["i < 1000", "i + 7 < n"] {
+            let text = text(ty, condition);
+            assert_eq!(apart(&text), (0, 0), "{ty} if {condition}");
+            let size = if ty.ends_with("short") { 2 } else { 4 };
+            let bytes = (0..192 * size).map(|i| (i * 31 % 251) as u8).collect::<Vec<_>>();
+            let args = [Input::bytes(vec![0; bytes.len()]), Input::bytes(bytes), int(80)];
+            same(
+                &wide(&text),
+                "square",
+                Grid::line(96, 48),
+                &args,
+                &format!("{ty} if {condition}"),
+            );
+        }
+    }
+}
+
 #[test]
 fn words_are_accessed_as_one() {
     for (ty, count, expected) in [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Neighbouring elements of each item as one word: one gather or scatter in place of several.
+//! Neighbouring elements of each item as one word: one gather or scatter in place of several. Words that follow each
+//! other without a gap, as complex numbers do, are one load or store.
 //!
 //! ```text
 //!   item 0: a0 a1        a0 a1 b0 b1 c0 c1 d0 d1          a0 b0 c0 d0
@@ -7,7 +8,7 @@
 //!   ...
 //! ```
 
-use super::{Chunk, Kind, Part, Writer};
+use super::{Chunk, Kind, Part, Writer, is_all};
 use crate::ir::{Access, ConvertOp, Inst, Op, Operand, TypeId, ValueId};
 
 /// Bytes of words, the longest first.
@@ -25,9 +26,16 @@ pub(super) fn may_be(kind: Kind, bytes: u64, align: u32) -> bool {
 impl Writer<'_> {
     /// Gathers the words. What stands for each part.
     pub(super) fn gather(&mut self, chunk: &Chunk) -> Vec<(ValueId, Operand)> {
-        let (at, access) = self.words(chunk);
         let [words, line, part] = self.word_types(chunk);
-        let words = self.value(Op::Gather(at, chunk.mask, access), words);
+        let op = match self.line(chunk) {
+            Some((at, access)) if is_all(self.module, chunk.mask) => Op::Load(at, access),
+            Some((at, access)) => Op::MaskedLoad(at, chunk.mask, access),
+            None => {
+                let (at, access) = self.words(chunk);
+                Op::Gather(at, chunk.mask, access)
+            }
+        };
+        let words = self.value(op, words);
         let line = self.value(Op::Convert(ConvertOp::Bitcast, words), line);
         let count = chunk.parts.len() as u32;
         let mut results = Vec::new();
@@ -43,7 +51,6 @@ impl Writer<'_> {
 
     /// Scatters the words.
     pub(super) fn scatter(&mut self, chunk: &Chunk) {
-        let (at, access) = self.words(chunk);
         let [words, ..] = self.word_types(chunk);
         let mut values: Vec<Operand> = chunk.parts.iter().map(|part| part.value).collect();
         let mut length = chunk.lanes;
@@ -59,9 +66,24 @@ impl Writer<'_> {
                 .collect();
         }
         let value = self.value(Op::Convert(ConvertOp::Bitcast, values[0]), words);
-        let op = Op::Scatter(at, value, chunk.mask, access);
+        let op = match self.line(chunk) {
+            Some((at, access)) if is_all(self.module, chunk.mask) => Op::Store(at, value, access),
+            Some((at, access)) => Op::MaskedStore(at, value, chunk.mask, access),
+            None => {
+                let (at, access) = self.words(chunk);
+                Op::Scatter(at, value, chunk.mask, access)
+            }
+        };
         let (flags, loc) = (Default::default(), self.loc);
         self.insts.push(Inst { result: None, op, flags, loc });
+    }
+
+    /// The address of the first item's word, if each item's word follows the one before it.
+    fn line(&mut self, chunk: &Chunk) -> Option<(Operand, Access)> {
+        let bytes = chunk.bytes(self.module);
+        let is_line = chunk.rows.step == Some(bytes as i64) && bytes >= SHORTEST;
+        let access = Access { align: chunk.parts[0].align, volatile: false, nontemporal: false };
+        is_line.then(|| (self.row(chunk, 0), access))
     }
 
     /// The addresses of the words, and how they are accessed.
@@ -83,7 +105,7 @@ impl Writer<'_> {
     /// The types of the words, of all their parts one after the other, and of one part of all items.
     fn word_types(&mut self, chunk: &Chunk) -> [TypeId; 3] {
         let (count, lanes) = (chunk.parts.len(), chunk.lanes as usize);
-        let bytes = self.module.types.size(chunk.element) * count as u64;
+        let bytes = chunk.bytes(self.module);
         let word = self.module.types.int(8 * bytes as u32);
         [
             self.vector(word, lanes),
