@@ -7,6 +7,7 @@
 
 mod gathers;
 mod passes;
+mod rewrite;
 mod rotations;
 
 use std::ffi::CStr;

@@ -13,28 +13,17 @@ use inkwell::module::Module;
 use inkwell::types::{BasicTypeEnum, VectorType};
 use inkwell::values::{BasicValue, BasicValueEnum, CallSiteValue, InstructionValue, VectorValue};
 
+use super::rewrite::rewrite;
+
 /// Bytes of a word.
 const WORD: u64 = 4;
 
 /// Writes a module's gathers of small elements as gathers of words.
 pub(super) fn widen<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), BuilderError> {
-    let builder = context.create_builder();
-    for function in module.get_functions() {
-        for block in function.get_basic_block_iter() {
-            // An instruction is erased while the iterator stands on it otherwise.
-            for instruction in block.get_instructions().collect::<Vec<_>>() {
-                let Some(gather) = Gather::of(context, instruction) else { continue };
-                builder.position_before(&instruction);
-                let elements = gather.by_words(context, module, &builder)?;
-                // The words are no constants, so neither are they.
-                if let Some(elements) = elements.and_then(|it| it.as_instruction_value()) {
-                    instruction.replace_all_uses_with(&elements);
-                    instruction.erase_from_basic_block();
-                }
-            }
-        }
-    }
-    Ok(())
+    rewrite(context, module, |builder, instruction| match Gather::of(context, instruction) {
+        Some(gather) => gather.by_words(context, module, builder),
+        None => Ok(None),
+    })
 }
 
 /// A gather of elements that lie in one aligned word each.

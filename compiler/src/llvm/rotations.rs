@@ -12,27 +12,15 @@ use inkwell::builder::{Builder, BuilderError};
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::types::VectorType;
-use inkwell::values::{BasicValue, BasicValueEnum, CallSiteValue, InstructionValue, VectorValue};
+use inkwell::values::{BasicValueEnum, CallSiteValue, InstructionValue, VectorValue};
+
+use super::rewrite::rewrite;
 
 /// Writes the rotations of a module's vectors by amounts that are no constants as shifts.
 pub(super) fn expand<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), BuilderError> {
-    let builder = context.create_builder();
-    for function in module.get_functions() {
-        for block in function.get_basic_block_iter() {
-            // An instruction is erased while the iterator stands on it otherwise.
-            for instruction in block.get_instructions().collect::<Vec<_>>() {
-                let Some(rotation) = Rotation::of(instruction) else { continue };
-                builder.position_before(&instruction);
-                let shifts = rotation.shifts(context, &builder)?;
-                // The mask is no constant, so neither are they.
-                if let Some(shifts) = shifts.as_instruction_value() {
-                    instruction.replace_all_uses_with(&shifts);
-                    instruction.erase_from_basic_block();
-                }
-            }
-        }
-    }
-    Ok(())
+    rewrite(context, module, |builder, instruction| {
+        Rotation::of(instruction).map(|it| it.shifts(context, builder)).transpose()
+    })
 }
 
 /// A rotation of a vector.

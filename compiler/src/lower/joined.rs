@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Short rows of groups that lie side by side, joined to long ones.
 //!
-//! A group of 2 x 32 items has rows of two, which fill no vector. If a kernel does not ask for places in a group, and its
-//! items do not wait for each other, nobody can tell which group an item belongs to. So the groups beside each other
-//! whose rows make whole vectors take their items together, and each runs some of the long rows:
+//! A group of 2 x 32 items has rows of two, which fill no vector. If a kernel asks for no place in a group, and its items
+//! do not wait for each other, its results do not depend on how items are divided into groups. So groups that lie
+//! side by side put their rows together until these are whole vectors, and each group runs some of the long rows:
 //!
 //! ```text
 //!   groups of 2 x 4           of 8 x 1, in the place of four groups
