@@ -149,8 +149,8 @@ fn nest(axis: u8) -> [&'static str; 3] {
 
 /// The entry function of a kernel with several forms. It chooses vectors if rows consist of whole ones,
 /// or if the form is for uneven rows and they are not too short for it, or if it runs groups as one row and vectors
-/// fill that, or if vectors lie in another dimension and there is one; else it runs one item at a time. If the kernel requires a group size, all sizes are constants in its one form with vectors,
-/// which is for that size alone.
+/// fill that, or if vectors lie in another dimension and there is one; else it runs one item at a time. If the kernel
+/// requires a group size, all sizes are constants in its one form with vectors, which is for that size alone.
 fn choice(
     entry: &str,
     vectors: &[Runner],

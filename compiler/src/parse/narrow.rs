@@ -79,7 +79,14 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
             refuse(body, inst, index_width(body, inst))?;
         }
         Spv::AtomicStore if of(body, inst, 3).is_some() => refuse(body, inst, of(body, inst, 3))?,
-        Spv::Switch | Spv::SatConvertSToU | Spv::SatConvertUToS | Spv::ConvertUToPtr
+        Spv::Switch
+        | Spv::SatConvertSToU
+        | Spv::SatConvertUToS
+        | Spv::ConvertUToPtr
+        | Spv::IAddCarry
+        | Spv::ISubBorrow
+        | Spv::UMulExtended
+        | Spv::SMulExtended
             if of(body, inst, 0).is_some() =>
         {
             refuse(body, inst, of(body, inst, 0))?

@@ -194,3 +194,23 @@ fn elements_at_odd_addresses_are_no_part_of_a_word() {
     );
     assert!(text.contains("llvm.masked.gather.v16i16"), "{text}");
 }
+
+/// LLVM would take a test, a branch and a load for each item otherwise.
+#[test]
+fn processors_with_avx2_gather() {
+    let module = module(&clang::compile_text(
+        "kernel void k(global float *out, global const float *from, global const int *at) {
+           int i = get_global_id(0);
+           if (at[i] > 0) out[i] = from[at[i]];
+         }",
+        &["-O2"],
+    ));
+    let kernel = &module.kernels[0];
+    let widened = widen(&module, kernel, 16).expect("it is widened");
+    let lowered = lower::lower_widened(&widened, kernel).expect("it is lowered");
+    let target = TargetCpu { name: "x86-64-v3".into(), features: String::new() };
+    let (work, kind) = (lowered.work, Output::Assembly);
+    let text = llvm::compile(&lowered.text, work, &target, Level::Full, kind).expect("it compiles");
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("vgather") || text.contains("vpgather"), "{text}");
+}

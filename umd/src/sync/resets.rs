@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order between a reset of a regular event and the waits that are submitted after it.
 //!
-//! Level Zero orders nothing between two queues. On Intel's GPUs the queues and immediate lists of one engine
-//! share its command streamer, which takes commands in the order of their submission. SYCL's Level Zero adapter
+//! Level Zero orders nothing between two queues. In Intel's driver the queues and immediate lists of one engine
+//! share its command streamer (`Device::getCsrForOrdinalAndIndex` in compute-runtime's device.cpp), which takes
+//! commands in the order of their submission. SYCL's Level Zero adapter
 //! relies on that: it executes a list that resets an event on a queue, and then appends a wait for the same
 //! event to an immediate list of the same engine. The wait must not find the event as it was before the reset.
 //!
