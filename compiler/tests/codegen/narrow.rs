@@ -17,6 +17,7 @@ const DECLARATIONS: &str = "
     %b3 = OpTypeVector %i8 3
     %p24 = OpTypePointer CrossWorkgroup %i24
     %p48 = OpTypePointer CrossWorkgroup %i48
+    %pair48 = OpTypeStruct %i48 %i48
     %p64 = OpTypePointer CrossWorkgroup %i64
     %l2 = OpConstant %i64 2
     %l4 = OpConstant %i64 4
@@ -107,6 +108,7 @@ fn integers_of_odd_widths_wrap_and_have_signs() {
 fn other_operations_on_integers_of_odd_widths_are_refused() {
     for (code, what) in [
         ("%n = OpBitReverse %i48 %a", "OpBitReverse"),
+        ("%n = OpIAddCarry %pair48 %a %a", "OpIAddCarry"),
         ("%n = OpInBoundsPtrAccessChain %p %y %a", "OpInBoundsPtrAccessChain"),
         ("OpAtomicStore %y48 %scope %relaxed %a", "OpAtomicStore"),
     ] {
