@@ -22,95 +22,28 @@ static inline F32 in_half_turns32(D32 angle) {
   return product.hi + fma32(angle.hi, ONE_OVER_PI_LOW_32, fma32(angle.lo, ONE_OVER_PI_32, product.lo));
 }
 
-// (asin(s) - s) / s^3 as a polynomial of s^2 for s <= 1/2, so that the angle is good to 2^-58.
-static const double ASIN64[] = {
-    0x1.5555555555556p-3, 0x1.3333333332dap-4, 0x1.6db6db6e48ad1p-5, 0x1.f1c71c11a5885p-6, 0x1.6e8bb37f58a69p-6,
-    0x1.1c4d1024c2d7bp-6, 0x1.c9d32bd644ad4p-7, 0x1.77ffaa7006755p-7, 0x1.5333c6a7a698cp-7, 0x1.5dd6507cfd388p-8,
-    0x1.223fdd6e02a8ep-6, -0x1.f64a161f2a4d8p-7, 0x1.dc5b057ad804bp-6,
-};
-// The same for floats, good to 2^-25.9.
-static const float ASIN32[] = {0x1.55555ep-3f, 0x1.332636p-4f, 0x1.70ceb6p-5f, 0x1.b10c48p-6f, 0x1.3a085cp-5f};
+static inline F64 root_of64(F64 x) { return root64(x); }
+// The instruction takes no longer than the rest.
+static inline F32 root_of32(F32 x) { return __builtin_elementwise_sqrt(x); }
 
-// The angle whose sine is `size`; for a size above 1/2, half of the complement to a quarter turn. NaN
-// for a size above 1.
-struct arc64 {
-  D64 angle;
-  M64 is_half;
-};
-
-static inline struct arc64 arc64(F64 size) {
-  M64 is_half = size > 0.5;
-  F64 square = is_half ? fma64(size, -0.5, 0.5) : size * size;
-  F64 s = is_half ? root64(square) : size;
-  D64 angle = {s, s * square * POLYNOMIAL64(ASIN64, square, square * square)};
-  return (struct arc64){angle, is_half};
-}
-
-// The same angle, but the whole complement where `arc64` gives half of it.
-static inline D64 asin64(F64 size) {
-  struct arc64 it = arc64(size);
-  D64 left = sum64(0.5 * PI_64, -2 * it.angle.hi);
-  left.lo = fma64(it.angle.lo, -2, left.lo + 0.5 * PI_LOW_64);
-  return (D64){it.is_half ? left.hi : it.angle.hi, it.is_half ? left.lo : it.angle.lo};
-}
-
-// The angle whose cosine is x: the complement, or pi less that, or pi/2 less the angle of the sine.
-static inline D64 acos64(F64 x) {
-  struct arc64 it = arc64(abs64(x));
-  M64 is_negative = x < 0, adds = it.is_half ^ is_negative;
-  F64 whole = it.is_half ? (is_negative ? (F64)PI_64 : (F64)0) : (F64)(0.5 * PI_64);
-  F64 factor = it.is_half ? (F64)2 : (F64)1;
-  factor = adds ? factor : -factor;
-  D64 sum = sum64(whole, factor * it.angle.hi);
-  return (D64){sum.hi, fma64(it.angle.lo, factor, fma64(whole, PI_LOW_64 / PI_64, sum.lo))};
-}
-
-struct arc32 {
-  D32 angle;
-  M32 is_half;
-};
-
-static inline struct arc32 arc32(F32 size) {
-  M32 is_half = size > 0.5f;
-  F32 square = is_half ? fma32(size, -0.5f, 0.5f) : size * size;
-  D32 root = root32(square);
-  F32 s = is_half ? root.hi : size, rest = is_half ? root.lo : (F32)0;
-  D32 angle = {s, fma32(s * square, POLYNOMIAL32(ASIN32, square, square * square), rest)};
-  return (struct arc32){angle, is_half};
-}
-
-static inline D32 asin32(F32 size) {
-  struct arc32 it = arc32(size);
-  D32 left = sum32(0.5f * PI_32, -2 * it.angle.hi);
-  left.lo = fma32(it.angle.lo, -2, left.lo + 0.5f * PI_LOW_32);
-  return (D32){it.is_half ? left.hi : it.angle.hi, it.is_half ? left.lo : it.angle.lo};
-}
-
-static inline D32 acos32(F32 x) {
-  struct arc32 it = arc32(abs32(x));
-  M32 is_negative = x < 0, adds = it.is_half ^ is_negative;
-  F32 whole = it.is_half ? (is_negative ? (F32)PI_32 : (F32)0) : (F32)(0.5f * PI_32);
-  F32 factor = it.is_half ? (F32)2 : (F32)1;
-  factor = adds ? factor : -factor;
-  D32 sum = sum32(whole, factor * it.angle.hi);
-  return (D32){sum.hi, fma32(it.angle.lo, factor, fma32(whole, PI_LOW_32 / PI_32, sum.lo))};
-}
+#define BITS 64
+#include "arcs.h"
+#undef BITS
+#define BITS 32
+#include "arcs.h"
+#undef BITS
 
 static inline F64 joined64(D64 x) { return x.hi + x.lo; }
 static inline F32 joined32(D32 x) { return x.hi + x.lo; }
 
-// An argument above 1 has no angle, even if the estimate of its root has a value.
-static inline F64 up_to_one64(F64 x, F64 result) { return abs64(x) <= 1 ? result : (F64)__builtin_nan(""); }
-static inline F32 up_to_one32(F32 x, F32 result) { return abs32(x) <= 1 ? result : (F32)__builtin_nanf(""); }
-
-WHOLE64(asin, up_to_one64(x, with_sign64(joined64(asin64(abs64(x))), x)))
-WHOLE64(acos, up_to_one64(x, joined64(acos64(x))))
-WHOLE64(asinpi, up_to_one64(x, with_sign64(in_half_turns64(asin64(abs64(x))), x)))
-WHOLE64(acospi, up_to_one64(x, in_half_turns64(acos64(x))))
-WHOLE32(asin, up_to_one32(x, with_sign32(joined32(asin32(abs32(x))), x)))
-WHOLE32(acos, up_to_one32(x, joined32(acos32(x))))
-WHOLE32(asinpi, up_to_one32(x, with_sign32(in_half_turns32(asin32(abs32(x))), x)))
-WHOLE32(acospi, up_to_one32(x, in_half_turns32(acos32(x))))
+WHOLE64(asin, with_sign64(joined64(asin64(abs64(x))), x))
+WHOLE64(acos, joined64(acos64(x)))
+WHOLE64(asinpi, with_sign64(in_half_turns64(asin64(abs64(x))), x))
+WHOLE64(acospi, in_half_turns64(acos64(x)))
+WHOLE32(asin, with_sign32(joined32(asin32(abs32(x))), x))
+WHOLE32(acos, joined32(acos32(x)))
+WHOLE32(asinpi, with_sign32(in_half_turns32(asin32(abs32(x))), x))
+WHOLE32(acospi, in_half_turns32(acos32(x)))
 
 // (atan(t) - t) / t^3 as a polynomial of t^2, for |t| <= tan(pi/8) to 2^-57.
 static const double ATAN64[] = {

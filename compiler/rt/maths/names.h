@@ -16,6 +16,7 @@
 #define U OF(U)
 #define M OF(M)
 #define D OF(D)
+#define HORNER OF(HORNER)
 #define POLYNOMIAL OF(POLYNOMIAL)
 #define ROUNDER OF(ROUNDER)
 #define SIXTEENTHS OF(SIXTEENTHS)

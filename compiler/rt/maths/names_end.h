@@ -9,6 +9,7 @@
 #undef U
 #undef M
 #undef D
+#undef HORNER
 #undef POLYNOMIAL
 #undef ROUNDER
 #undef SIXTEENTHS

@@ -5,6 +5,9 @@
 // cosine of the angle are needed; the count selects one of them and its sign.
 
 #include "exponential.h"
+#ifdef TALLY_AVX512
+#include "tan_pieces.h"
+#endif
 
 // pi in three parts, as doubles; with FMA only the last rounding loses bits.
 #define PI_64 0x1.921fb54442d18p1
@@ -23,7 +26,7 @@
 #endif
 #define NEAR_32 0x1p20f
 
-// x less `count` times pi, where the count is a multiple of 1/2.
+// x less `count` times pi, where the count is a multiple of 1/2, or with FMA of 1/16.
 static inline D64 less_half_turns64(F64 x, F64 count) {
 #ifdef TALLY_FMA
   // The first difference is exact: it has no more digits than a double.
@@ -141,43 +144,27 @@ static inline F64 tan_of64(struct quarter64 it) {
   return over / under;
 }
 
+#if defined(TALLY_AVX512) && LANES != 16
+static inline F64 tan_near(F64 x) {
+  F64 size = abs64(x), shifted = fma64(size, ONE_OVER_PI, SIXTEENTHS64);
+  return odd64(x, tan_of_rest64(less_half_turns64(size, shifted - SIXTEENTHS64), bits64(shifted)));
+}
+#else
 static inline F64 tan_near(F64 x) { return or_small64(x, tan_of64(quarter64(x))); }
+#endif
 
 FUNCTION64(sin, abs64(x) < NEAR_64, sin_near(x))
 FUNCTION64(cos, abs64(x) < NEAR_64, cos_near(x))
 FUNCTION64(tan, abs64(x) < NEAR_64, tan_near(x))
 FUNCTION64_WITH_SECOND(sincos, abs64(x) < NEAR_64, sincos_near(x, second))
 
-// (sin(pi t) - pi t) / t^3 as a polynomial of t^2 for |t| <= 1/2, to 2^-58 of the sine.
-static const double SINPI64[] = {
-    -0x1.4abbce625be53p2,  0x1.466bc6775ab26p1,   -0x1.32d2cce62e403p-1,  0x1.50783488f762ep-4,
-    -0x1.e3075022b742cp-8, 0x1.e8f417cf84e28p-12, -0x1.6f97b801ec18ap-16, 0x1.a114858c97425p-21,
-};
-
-// The sine of pi t, negated for odd numbers of half turns; a zero is positive. A negative t is never
-// tiny.
-static inline F64 sinpi_of_rest64(F64 t, U64 half_turns) {
-  t = signed64(t, half_turns) + 0;
-  F64 square = t * t;
-  D64 angle = product64(t, PI_64);
-  F64 low = fma64(t * square, POLYNOMIAL64(SINPI64, square, square * square),
-                  fma64(t, PI_LOW_64, angle.lo));
-  return bounded64(angle.hi + low);
-}
-
-static inline F64 sinpi_near(F64 x) {
-  F64 size = abs64(x), shifted = size + ROUNDER64;
-  F64 sine = sinpi_of_rest64(size - (shifted - ROUNDER64), bits64(shifted));
-  // A tiny number has no second part.
-  sine = size < 0x1p-500 ? size * PI_64 : sine;
-  return odd64(x, sine);
-}
-
-static inline F64 cospi_near(F64 x) {
-  F64 size = abs64(x), shifted = (size - 0.5) + ROUNDER64;
-  F64 t = size - ((shifted - ROUNDER64) + 0.5);
-  return sinpi_of_rest64(t, bits64(shifted) + 1);
-}
+#if LANES != 16
+#define BITS 64
+#include "sinpi.h"
+#undef BITS
+WHOLE64(sinpi, sinpi_whole64(x))
+WHOLE64(cospi, cospi_whole64(x))
+#endif
 
 static inline F64 tanpi_near(F64 x) {
   F64 shifted = 2 * x + ROUNDER64, t = x - 0.5 * (shifted - ROUNDER64);
@@ -193,8 +180,6 @@ static inline M64 has_tanpi64(F64 x) {
 }
 
 FUNCTION64(tanpi, has_tanpi64(x), tanpi_near(x))
-FUNCTION64(sinpi, abs64(x) < 0x1p50, sinpi_near(x))
-FUNCTION64(cospi, abs64(x) < 0x1p50, cospi_near(x))
 
 // Floats.
 
@@ -270,32 +255,11 @@ FUNCTION32(cos, abs32(x) < NEAR_32, cos_near_32(x))
 FUNCTION32(tan, abs32(x) < NEAR_32, tan_near_32(x))
 FUNCTION32_WITH_SECOND(sincos, abs32(x) < NEAR_32, sincos_near_32(x, second))
 
-// (sin(pi t) - pi t) / t^3 as a polynomial of t^2 for |t| <= 1/2, to 2^-29 of the sine.
-static const float SINPI32[] = {
-    -0x1.4abbcep2f, 0x1.466b9cp1f, -0x1.32c8cep-1f, 0x1.4eaa8p-4f, -0x1.a42942p-8f,
-};
-
-static inline F32 sinpi_of_rest32(F32 t, U32 half_turns) {
-  t = signed32(t, half_turns) + 0;
-  F32 square = t * t;
-  F32 low = fma32(t * square, POLYNOMIAL32(SINPI32, square, square * square), t * PI_LOW_32);
-  return bounded32(fma32(t, PI_32, low));
-}
-
-static inline F32 sinpi_near_32(F32 x) {
-  F32 size = abs32(x), shifted = size + ROUNDER32;
-  F32 sine = sinpi_of_rest32(size - (shifted - ROUNDER32), bits32(shifted));
-  return odd32(x, sine);
-}
-
-static inline F32 cospi_near_32(F32 x) {
-  F32 size = abs32(x), shifted = (size - 0.5f) + ROUNDER32;
-  F32 t = size - ((shifted - ROUNDER32) + 0.5f);
-  return sinpi_of_rest32(t, bits32(shifted) + 1);
-}
-
-FUNCTION32(sinpi, abs32(x) < 0x1p22f, sinpi_near_32(x))
-FUNCTION32(cospi, abs32(x) < 0x1p22f, cospi_near_32(x))
+#define BITS 32
+#include "sinpi.h"
+#undef BITS
+WHOLE32(sinpi, sinpi_whole32(x))
+WHOLE32(cospi, cospi_whole32(x))
 
 static inline F32 tanpi_near_32(F32 x) {
   F32 shifted = 2 * x + ROUNDER32, t = x - 0.5f * (shifted - ROUNDER32);
