@@ -56,8 +56,16 @@ static inline F64 tanh_near(F64 x) {
   return x != x ? x : result;
 }
 
-FUNCTION64(sinh, abs64(x) <= 680, sinh_near(x))
-FUNCTION64(cosh, abs64(x) <= 680, hyperbolic64(abs64(x)).cosine.hi)
+// For larger numbers both are 2 cosh(x / 2)^2, which overflows as it should. NaN stays NaN.
+static inline F64 hyperbolic_far64(F64 x) {
+  F64 most = 356, half = 0.5 * abs64(x);
+  D64 cosine = hyperbolic64(half > most ? most : half).cosine;
+  F64 twice = cosine.hi + cosine.hi;
+  return fma64(twice, cosine.hi, twice * (cosine.lo + cosine.lo));
+}
+
+FUNCTION64_OR(sinh, abs64(x) <= 680, sinh_near(x), with_sign64(hyperbolic_far64(x), x))
+FUNCTION64_OR(cosh, abs64(x) <= 680, hyperbolic64(abs64(x)).cosine.hi, hyperbolic_far64(x))
 WHOLE64(tanh, tanh_near(x))
 
 // The same for floats: to 2^-33 and 2^-32.
@@ -115,8 +123,15 @@ static inline F32 tanh_near_32(F32 x) {
 }
 #endif
 
-FUNCTION32(sinh, abs32(x) <= 75, sinh_near_32(x))
-FUNCTION32(cosh, abs32(x) <= 75, hyperbolic32(abs32(x)).cosine.hi)
+static inline F32 hyperbolic_far32(F32 x) {
+  F32 most = 45, half = 0.5f * abs32(x);
+  D32 cosine = hyperbolic32(half > most ? most : half).cosine;
+  F32 twice = cosine.hi + cosine.hi;
+  return fma32(twice, cosine.hi, twice * (cosine.lo + cosine.lo));
+}
+
+FUNCTION32_OR(sinh, abs32(x) <= 75, sinh_near_32(x), with_sign32(hyperbolic_far32(x), x))
+FUNCTION32_OR(cosh, abs32(x) <= 75, hyperbolic32(abs32(x)).cosine.hi, hyperbolic_far32(x))
 WHOLE32(tanh, tanh_near_32(x))
 
 // The root of a positive number given as a sum of two, plus a number that is not larger than the root.
