@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Logarithms on processors with registers of 512 bits: x is 2^e m, and a factor c from a table, of few bits, brings
-// m so close to 1 that a polynomial of r = m c - 1 is enough. Nothing is divided. Two instructions split x, also if it
-// is subnormal, and give for 0, infinities and NaN what leads to the right result.
+// Logarithms from tables: x is 2^e m, and a factor c from a table, of few bits, brings m so close to 1 that a polynomial
+// of r = m c - 1 is enough. Nothing is divided. With registers of 512 bits two instructions split x, also if it is
+// subnormal, and give for 0, infinities and NaN what leads to the right result, and one looks a factor up. Elsewhere only
+// powers of doubles are worth the lookups, and x must be positive and normal.
 
 #ifndef LOGS_H
 #define LOGS_H
@@ -12,7 +13,7 @@
 // (_MM_MANT_NORM_p75_1p5 and _MM_MANT_SIGN_nan).
 #define MANTISSA 11
 
-#if LANES != 16
+#if LANES != 16 || !defined(TALLY_AVX512)
 // The factors for m from 1 to 1.5 and from 0.75 to 1, by its first four bits behind the point. Around 1 they are 1,
 // so that nothing cancels there. r is from -0.0372 to 0.0625, and exact.
 static const double FACTORS64[16] = {
@@ -72,6 +73,12 @@ struct parts64 {
 };
 
 static inline struct parts64 parts64(F64 x) {
+#ifndef TALLY_AVX512
+  U64 bits = bits64(x) - 0x3fe8000000000000;
+  // Converts to double without a conversion of 64-bit integers: the integer is placed below 2^52.
+  F64 e = of_bits64((bits >> 52 ^ 0x800) | 0x4330000000000000) - (0x1p52 + 0x800);
+  return (struct parts64){of_bits64((bits & 0xfffffffffffff) + 0x3fe8000000000000), e};
+#else
 #if LANES == 1
   pair64 in = {x, x};
   F64 m = __builtin_ia32_getmantsd_round_mask(in, in, MANTISSA, in, -1, CURRENT_ROUNDING)[0];
@@ -82,15 +89,27 @@ static inline struct parts64 parts64(F64 x) {
 #endif
   // The exponent is that of a mantissa from 1 to 2.
   return (struct parts64){m, m < 1 ? e + 1 : e};
+#endif
 }
 
 static inline U64 index_of64(F64 m) { return bits64(m) >> 48; }
+
+// m times a factor, less 1.
+static inline F64 less_one64(F64 m, F64 factor) {
+#ifdef TALLY_FMA
+  return fma64(m, factor, -1);
+#else
+  D64 product = product64(m, factor);
+  return (product.hi - 1) + product.lo;
+#endif
+}
 
 #define BITS 64
 #include "logs_of.h"
 #undef BITS
 #endif
 
+#ifdef TALLY_AVX512
 // The same for floats: the first parts have 15 bits behind the point, and the polynomial is good to 2^-26.
 static const float FACTORS32[16] = {
     0x1p0f, 0x1.dp-1f, 0x1.cp-1f, 0x1.ap-1f, 0x1.9p-1f, 0x1.8p-1f, 0x1.7p-1f, 0x1.6p-1f,
@@ -146,9 +165,11 @@ static inline struct parts32 parts32(F32 x) {
 }
 
 static inline U32 index_of32(F32 m) { return bits32(m) >> 19; }
+static inline F32 less_one32(F32 m, F32 factor) { return fma32(m, factor, -1); }
 
 #define BITS 32
 #include "logs_of.h"
 #undef BITS
+#endif
 
 #endif

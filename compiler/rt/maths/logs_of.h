@@ -12,7 +12,7 @@ static inline F OF(log_whole)(F x, struct OF(constant) one, struct OF(constant) 
                               const NUMBER low[16]) {
   struct OF(parts) it = OF(parts)(x);
   U index = OF(index_of)(it.m);
-  F r = fma(it.m, lookup(OF(FACTORS), index), -1), square = r * r;
+  F r = OF(less_one)(it.m, lookup(OF(FACTORS), index)), square = r * r;
   F whole = fma(it.e, two.hi, lookup(high, index)), rest = lookup(low, index);
   rest = two.lo == 0 ? rest : fma(it.e, two.lo, rest);
   D first = {r, 0};
@@ -30,7 +30,7 @@ static inline F OF(log_whole)(F x, struct OF(constant) one, struct OF(constant) 
 // log(m + rest), for an m from 0.75 to 1.5 and a small rest. m times the factor, less 1, is exact.
 static inline D OF(log_around_one)(F m, F rest) {
   U index = OF(index_of)(m);
-  F factor = lookup(OF(FACTORS), index), r = fma(m, factor, -1), left = rest * factor, square = r * r;
+  F factor = lookup(OF(FACTORS), index), r = OF(less_one)(m, factor), left = rest * factor, square = r * r;
   F low = fma(square, POLYNOMIAL(OF(LOG_TAIL), r, square), fma(-left, r, left));
   D total = sum(lookup(OF(LN), index), r);
   return (D){total.hi, total.lo + (low + lookup(OF(LN_LOW), index))};

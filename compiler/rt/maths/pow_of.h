@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Powers on processors with registers of 512 bits, for doubles or floats: logarithms from logs.h, in two parts, and
-// exponentials from powers.h.
+// Powers of doubles or floats: logarithms from logs.h in two parts, times the exponent, and exponentials. With registers of
+// 512 bits these are those of powers.h. Without, floats are computed as doubles.
 
 #include "names.h"
 
@@ -25,11 +25,18 @@ static const double LOG_CUBE64[] = {
 static const float LOG_CUBE32[] = {0x1.555556p-2f, -0x1.ffffe8p-3f, 0x1.9997bcp-3f, -0x1.55dd96p-3f, 0x1.1db25cp-3f};
 #endif
 
+struct OF(raised) {
+  F result;
+  // Whether it is right.
+  M inside;
+};
+
+#if BITS == 64 || defined(TALLY_AVX512)
 // The natural logarithm of a positive number. The second part may be up to 2^-9 of it.
 static inline D OF(log_close)(F x) {
   struct OF(parts) it = OF(parts)(x);
   U index = OF(index_of)(it.m);
-  F r = fma(it.m, lookup(OF(FACTORS), index), -1);
+  F r = OF(less_one)(it.m, lookup(OF(FACTORS), index));
   D square = product(r, r), first = sum(fma(it.e, FIRST_PART, lookup(OF(LN), index)), r);
   // Less half the square.
   F hi = fma(square.hi, -(NUMBER)0.5, first.hi), rest = fma(square.hi, -(NUMBER)0.5, first.hi - hi);
@@ -38,31 +45,45 @@ static inline D OF(log_close)(F x) {
   return (D){hi, fma(r * square.hi, curve, low)};
 }
 
-struct OF(raised) {
-  F result;
-  // Whether it is right.
-  M inside;
-};
+#ifdef TALLY_AVX512
+#define UNIT SIXTEENTHS
+#else
+#define UNIT ROUNDER
+#endif
 
-// e^(hi + lo) for the product of a logarithm and a number. Those of 0 and infinity are infinite.
-static inline struct OF(raised) OF(raised)(F hi, F lo) {
-  F shifted = fma(hi + lo, (NUMBER)LOG2_E, SIXTEENTHS), count = shifted - SIXTEENTHS;
+// e^(hi + lo) for the product of the logarithm of x and a number.
+static inline struct OF(raised) OF(raised)(F x, F hi, F lo) {
+  F sum = hi + lo, shifted = fma(sum, (NUMBER)LOG2_E, UNIT), count = shifted - UNIT;
   F r = fma(-count, FIRST_PART, hi) + fma(-count, SECOND_PART, lo);
+#ifdef TALLY_AVX512
+  // Logarithms of 0 and infinity are infinite.
   F result = OF(power)(1, r, shifted, 1, EXP_TAIL, OF(not_below)(hi, LEAST));
   return (struct OF(raised)){result, abs(hi) < (NUMBER)0x1p15};
+#else
+  return (struct raised64){scaled64(exp64(r, 0), shifted), is_usual64(x) & (abs64(sum) <= 700)};
+#endif
 }
 
 // x^y of a number that is not negative.
 static inline struct OF(raised) OF(powr_near)(F x, F y) {
   D log = OF(log_close)(x), whole = product(log.hi, y);
-  return OF(raised)(whole.hi, fma(log.lo, y, whole.lo));
+  return OF(raised)(x, whole.hi, fma(log.lo, y, whole.lo));
 }
 
 // x^(y + more).
 static inline struct OF(raised) OF(powr_close)(F x, F y, F more) {
   D log = OF(log_close)(x), whole = product(log.hi, y);
-  return OF(raised)(whole.hi, fma(log.lo, y, fma(log.hi, more, whole.lo)));
+  return OF(raised)(x, whole.hi, fma(log.lo, y, fma(log.hi, more, whole.lo)));
 }
+#else
+static inline struct raised32 powr_near32(F32 x, F32 y) {
+  return (struct raised32){power_narrow(wide(x), wide(y)), is_finite32(x) & (x > 0) & is_finite32(y)};
+}
+
+static inline struct raised32 powr_close32(F32 x, F32 y, F32 more) {
+  return (struct raised32){power_narrow(wide(x), wide(y) + wide(more)), is_finite32(x) & (x > 0)};
+}
+#endif
 
 // Adds the powers of 0 by positive numbers.
 static inline struct OF(raised) OF(powr_with_rest)(F x, F y) {
@@ -118,4 +139,5 @@ static inline struct OF(raised) OF(rootn_near)(F x, D n, U low_bits) {
 #undef INTEGERS
 #undef LEAST
 #undef EXP_TAIL
+#undef UNIT
 #include "names_end.h"
