@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// erfc on processors with registers of 512 bits, for doubles or floats: e^(-x^2) times a function that is a polynomial on
+// erfc of doubles, and of floats with registers of 512 bits: e^(-x^2) times a function that is a polynomial on
 // intervals, whose length grows with x.
 
 #include "names.h"
@@ -25,15 +25,22 @@
 #define INDEX_SHIFT 20
 #endif
 
-static inline F OF(erfc_whole)(F x) {
+// With registers of 512 bits for all numbers; else the result may be subnormal or 0 if `far` is true.
+static inline F OF(erfc_of)(F x, bool far) {
   F limit = MOST, size = abs(x), to = size > limit ? limit : size;
   U in = bits(to + 2);
   struct OF(piece) at = {in >> INDEX_SHIFT, to - (of_bits((in & ~(U)INTERVAL) | MIDDLE) - 2)};
   D square = product(to, to);
+  F factor = PIECES(OF(ERFC_PIECES), at);
+#ifdef TALLY_AVX512
   F shifted = fma(-square.hi, (NUMBER)LOG2_E, SIXTEENTHS), count = shifted - SIXTEENTHS;
   F r = fma(-count, SECOND_PART, fma(-count, FIRST_PART, -square.hi)) - square.lo;
-  F factor = OF(value_of)(OF(ERFC_PIECES), sizeof(OF(ERFC_PIECES)) / sizeof(OF(ERFC_PIECES))[0], at);
   F tail = OF(power)(factor, r, shifted, 1, EXP_TAIL, OF(not_below)(-size, -MOST));
+#else
+  struct reduced64 e = reduce64(-square.hi, -square.lo);
+  F64 power = exp64(e.r, e.rest) * factor;
+  F64 tail = far ? scaled_far64(power, e.shifted) : scaled64(power, e.shifted);
+#endif
   return x < 0 ? 2 - tail : tail;
 }
 

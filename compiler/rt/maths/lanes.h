@@ -299,26 +299,6 @@ static inline D32 root32(F32 x) {
 #endif
 }
 
-#if LANES != 16
-// A quotient of doubles that are normal numbers, as it is itself, up to one unit in the last place off. With registers of
-// 512 bits an estimate of the inverse is four times as fast as a division.
-static inline F64 near_quotient64(F64 a, F64 b) {
-#ifdef TALLY_AVX512
-#if LANES == 1
-  pair64 in = {b, b};
-  F64 rough = __builtin_ia32_rcp14sd_mask(in, in, in, -1)[0];
-#else
-  F64 rough = __builtin_ia32_rcp14pd512_mask(b, b, -1);
-#endif
-  // y (1 - e)^-1, three times as many digits as the estimate has.
-  F64 e = fma64(-b, rough, 1), inverse = fma64(rough, fma64(e, e, e), rough), quotient = a * inverse;
-  return fma64(fma64(-quotient, b, a), inverse, quotient);
-#else
-  return a / b;
-#endif
-}
-#endif
-
 // The numbers of a table of 16 at the given indices, of which only the low four bits count.
 static inline F64 lookup64(const double table[16], U64 index) {
 #if LANES == 1

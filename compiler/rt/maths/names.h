@@ -17,6 +17,7 @@
 #define M OF(M)
 #define D OF(D)
 #define HORNER OF(HORNER)
+#define PIECES OF(PIECES)
 #define POLYNOMIAL OF(POLYNOMIAL)
 #define ROUNDER OF(ROUNDER)
 #define SIXTEENTHS OF(SIXTEENTHS)

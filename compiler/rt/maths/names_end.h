@@ -10,6 +10,7 @@
 #undef M
 #undef D
 #undef HORNER
+#undef PIECES
 #undef POLYNOMIAL
 #undef ROUNDER
 #undef SIXTEENTHS

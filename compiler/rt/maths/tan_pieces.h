@@ -45,7 +45,7 @@ static inline F64 tan_of_rest64(D64 rest, U64 sixteenths) {
   F64 small = rest.hi + fma64(rest.hi * square, HORNER64(TAN_SMALL64, square), rest.lo);
   F64 over = sine + fma64(cosine, small, lookup64(SINES_LOW64, sixteenths));
   F64 under = cosine + fma64(-sine, small, lookup64(COSINES_LOW64, sixteenths));
-  return near_quotient64(over, under);
+  return over / under;
 }
 #endif
 
