@@ -134,92 +134,20 @@ FUNCTION32_OR(sinh, abs32(x) <= 75, sinh_near_32(x), with_sign32(hyperbolic_far3
 FUNCTION32_OR(cosh, abs32(x) <= 75, hyperbolic32(abs32(x)).cosine.hi, hyperbolic_far32(x))
 WHOLE32(tanh, tanh_near_32(x))
 
-// The root of a positive number given as a sum of two, plus a number that is not larger than the root.
-static inline D64 with_root64(D64 square, F64 x) {
-  F64 inverse = inverse_root64(square.hi), root = square.hi * inverse;
-  D64 whole = sum64(root, (square.lo - lost64(root, root, square.hi)) * (0.5 * inverse));
-  D64 sum = any_sum64(whole.hi, x);
-  return (D64){sum.hi, sum.lo + whole.lo};
-}
+// The number in the bits of an exponent.
+static inline F64 exponent_of64(U64 bits) { return of_bits64((bits >> 52) | 0x4330000000000000) - 0x1p52; }
+static inline F32 exponent_of32(U32 bits) { return float_of_int((I32)(bits >> 23)); }
 
-static inline D32 with_root32(D32 square, F32 x) {
-  F32 inverse = inverse_root32(square.hi), root = square.hi * inverse;
-  F32 rest = (square.lo - lost32(root, root, square.hi)) * (0.5f * inverse);
-  D32 sum = any_sum32(root, x);
-  return (D32){sum.hi, sum.lo + rest};
-}
+#define BITS 64
+#include "areas.h"
+#undef BITS
+#define BITS 32
+#include "areas.h"
+#undef BITS
 
-// log(x + sqrt(x^2 + 1)).
-static inline F64 asinh_near(F64 x) {
-  F64 size = abs64(x);
-  D64 square = product64(size, size), more = any_sum64(square.hi, 1);
-  more.lo += square.lo;
-  return size < 0x1p-28 ? x : with_sign64(log_of_sum64(with_root64(more, size)), x);
-}
-
-static inline F32 asinh_near_32(F32 x) {
-  F32 size = abs32(x);
-  D32 square = product32(size, size), more = any_sum32(square.hi, 1);
-  more.lo += square.lo;
-  return size < 0x1p-13f ? x : with_sign32(log_of_sum32(with_root32(more, size)), x);
-}
-
-// log(x + sqrt(x^2 - 1)).
-static inline F64 acosh_near(F64 x) {
-  D64 square = product64(x, x), less = sum64(square.hi, -1);
-  D64 sum = sum64(less.hi, less.lo + square.lo);
-  return x == 1 ? (F64)0 : log_of_sum64(with_root64(sum, x));
-}
-
-static inline F32 acosh_near_32(F32 x) {
-  D32 square = product32(x, x), less = sum32(square.hi, -1);
-  D32 sum = sum32(less.hi, less.lo + square.lo);
-  return x == 1 ? (F32)0 : log_of_sum32(with_root32(sum, x));
-}
-
-FUNCTION64(asinh, abs64(x) <= 0x1p400, asinh_near(x))
-FUNCTION64(acosh, (x >= 1) & (x <= 0x1p400), acosh_near(x))
-FUNCTION32(asinh, abs32(x) <= 0x1p50f, asinh_near_32(x))
-FUNCTION32(acosh, (x >= 1) & (x <= 0x1p50f), acosh_near_32(x))
-
-// Half the logarithm of (1 + x) / (1 - x), for x from 0 to 1: that is 2^k m, where k is about the difference of
-// the two's exponents, and log(m) / 2 is the area of the sine (1 + x - 2^k (1 - x)) / (1 + x + 2^k (1 - x)).
-static inline F64 atanh_near(F64 x) {
-  F64 size = abs64(x);
-  D64 more = sum64(1, size), less = sum64(1, -size);
-  U64 difference = bits64(more.hi) - bits64(less.hi) + 0x8000000000000;
-  F64 exponent = of_bits64((difference >> 52) | 0x4330000000000000) - 0x1p52;
-  F64 power = of_bits64((difference & 0xfff0000000000000) + 0x3ff0000000000000);
-  // Products with powers are exact.
-  F64 part = power * less.hi, part_low = power * less.lo;
-  D64 over = any_sum64(more.hi, -part), under = any_sum64(more.hi, part);
-  over.lo += more.lo - part_low;
-  under.lo += more.lo + part_low;
-  F64 inverse = 1 / under.hi, s = over.hi * inverse;
-  F64 left = fma64(-s, under.lo, over.lo - lost64(s, under.hi, over.hi));
-  F64 square = s * s;
-  F64 low = fma64(s * square, 0.5 * POLYNOMIAL64(ATANH64, square, square * square), left * inverse);
-  F64 result = with_exponent64((D64){s, low}, 0.5 * exponent);
-  return size < 0x1p-28 ? x : with_sign64(result, x);
-}
-
-static inline F32 atanh_near_32(F32 x) {
-  F32 size = abs32(x);
-  D32 more = sum32(1, size), less = sum32(1, -size);
-  U32 difference = bits32(more.hi) - bits32(less.hi) + 0x400000;
-  F32 exponent = float_of_int((I32)(difference >> 23));
-  F32 power = of_bits32((difference & 0xff800000) + 0x3f800000);
-  F32 part = power * less.hi, part_low = power * less.lo;
-  D32 over = any_sum32(more.hi, -part), under = any_sum32(more.hi, part);
-  over.lo += more.lo - part_low;
-  under.lo += more.lo + part_low;
-  F32 inverse = 1 / under.hi, s = over.hi * inverse;
-  F32 left = fma32(-s, under.lo, over.lo - lost32(s, under.hi, over.hi));
-  F32 square = s * s;
-  F32 low = fma32(s * square, 0.5f * POLYNOMIAL32(ATANH32, square, square * square), left * inverse);
-  F32 result = with_exponent32((D32){s, low}, 0.5f * exponent);
-  return size < 0x1p-13f ? x : with_sign32(result, x);
-}
-
-FUNCTION64(atanh, abs64(x) < 1, atanh_near(x))
-FUNCTION32(atanh, abs32(x) < 1, atanh_near_32(x))
+FUNCTION64(asinh, abs64(x) <= 0x1p400, asinh_near64(x))
+FUNCTION64(acosh, (x >= 1) & (x <= 0x1p400), acosh_near64(x))
+FUNCTION64(atanh, abs64(x) < 1, atanh_near64(x))
+FUNCTION32(asinh, abs32(x) <= 0x1p50f, asinh_near32(x))
+FUNCTION32(acosh, (x >= 1) & (x <= 0x1p50f), acosh_near32(x))
+FUNCTION32(atanh, abs32(x) < 1, atanh_near32(x))

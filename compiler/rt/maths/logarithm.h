@@ -128,18 +128,22 @@ static inline F32 with_exponent32(D32 log, F32 exponent) {
   return joined32(exponent * LN_2_HIGH_32, log);
 }
 
-// The logarithm of a sum of two parts, the first of which is positive and normal.
+// The logarithm of a sum of two parts, the first of which is positive and normal; logs.h has another form.
+#if !defined(TALLY_AVX512) || LANES == 16
 static inline F64 log_of_sum64(D64 sum) {
   struct split64 it = split64(sum.hi);
   // The second part divided by the power of two.
   F64 unit = of_bits64(bits64(it.m) + 0x3ff0000000000000 - bits64(sum.hi));
   return with_exponent64(log_around_one64(it.m, sum.lo * unit), it.exponent);
 }
+#endif
 
+#ifndef TALLY_AVX512
 static inline F32 log_of_sum32(D32 sum) {
   struct split32 it = split32(sum.hi);
   F32 unit = of_bits32(bits32(it.m) + 0x3f800000 - bits32(sum.hi));
   return with_exponent32(log_around_one32(it.m, sum.lo * unit), it.exponent);
 }
+#endif
 
 #endif

@@ -3,6 +3,14 @@
 
 #include "names.h"
 
+#if BITS == 64
+#define LN_2_FIRST LN_2_HIGH
+#define LN_2_SECOND LN_2_REST
+#else
+#define LN_2_FIRST LN_2_HIGH_32
+#define LN_2_SECOND LN_2_LOW_32
+#endif
+
 struct OF(constant) {
   NUMBER hi, lo;
 };
@@ -36,4 +44,18 @@ static inline D OF(log_around_one)(F m, F rest) {
   return (D){total.hi, total.lo + (low + lookup(OF(LN_LOW), index))};
 }
 
+// The logarithm of a sum of two parts, the first of which is positive and normal.
+static inline F OF(log_of_sum)(D whole) {
+  struct OF(parts) it = OF(parts)(whole.hi);
+  U index = OF(index_of)(it.m);
+  F factor = lookup(OF(FACTORS), index), r = OF(less_one)(it.m, factor), square = r * r;
+  // The second part divided by the power of two, and times the factor; it has the weight 1 / (1 + r).
+  F left = whole.lo * of_bits(bits(it.m) + bits((F)1) - bits(whole.hi)) * factor;
+  F rest = fma(-left, r, fma(it.e, LN_2_SECOND, lookup(OF(LN_LOW), index))) + left;
+  D total = sum(fma(it.e, LN_2_FIRST, lookup(OF(LN), index)), r);
+  return total.hi + fma(square, POLYNOMIAL(OF(LOG_TAIL), r, square), total.lo + rest);
+}
+
+#undef LN_2_FIRST
+#undef LN_2_SECOND
 #include "names_end.h"
