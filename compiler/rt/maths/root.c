@@ -64,22 +64,23 @@ static inline M32 has_cbrt32(F32 size) { return (size <= 0x1p120f) & ((size >= 0
 FUNCTION64(cbrt, has_cbrt64(abs64(x)), with_sign64(cbrt_near(abs64(x)), x))
 FUNCTION32(cbrt, has_cbrt32(abs32(x)), with_sign32(cbrt_near_32(abs32(x)), x))
 
-static inline F64 hypot_near(F64 x, F64 y) { return root64(fma64(x, x, y * y)); }
+// Whether no square overflowed or underflowed; where the larger one is right, the other one may be 0.
+static inline M64 has_hypot64(F64 squares) { return (squares >= 0x1p-900) & (squares <= 0x1p900); }
+static inline M32 has_hypot32(F32 squares) { return (squares >= 0x1p-80f) & (squares <= 0x1p80f); }
 
-static inline F32 hypot_near_32(F32 x, F32 y) { return root32(fma32(x, x, y * y)).hi; }
+static inline F64 squares64(F64 x, F64 y) { return fma64(x, x, y * y); }
+static inline F32 squares32(F32 x, F32 y) { return fma32(x, x, y * y); }
 
-// Whether no square can overflow or underflow.
-static inline M64 has_hypot64(F64 x, F64 y) {
-  F64 size = abs64(x) + abs64(y);
-  return (size >= 0x1p-450) & (size <= 0x1p450);
+// Brings the numbers to a size whose squares are normal. An infinity takes precedence over a NaN.
+static inline F64 hypot_far(F64 x, F64 y) {
+  F64 a = abs64(x), b = abs64(y), infinity = __builtin_inf(), up = 0x1p600, down = 0x1p-600;
+  M64 large = (a > 1) | (b > 1);
+  F64 to = large ? down : up, back = large ? up : down;
+  F64 result = __builtin_elementwise_sqrt(squares64(a * to, b * to)) * back;
+  return ((a == infinity) | (b == infinity)) ? infinity : result;
 }
 
-static inline M32 has_hypot32(F32 x, F32 y) {
-  F32 size = abs32(x) + abs32(y);
-  return (size >= 0x1p-40f) & (size <= 0x1p40f);
-}
-
-// Squares of floats never overflow or underflow as doubles. An infinity takes precedence over a NaN.
+// Squares of floats never overflow or underflow as doubles.
 static inline F32 hypot_far_32(F32 x, F32 y) {
   F64 a = wide(x), b = wide(y);
   F32 result = narrow(__builtin_elementwise_sqrt(a * a + b * b));
@@ -87,5 +88,5 @@ static inline F32 hypot_far_32(F32 x, F32 y) {
   return ((abs32(x) == infinity) | (abs32(y) == infinity)) ? infinity : result;
 }
 
-FUNCTION64_OF_TWO(hypot, has_hypot64(x, y) | ((x == 0) & (y == 0)), hypot_near(x, y))
-FUNCTION32_OF_TWO_OR(hypot, has_hypot32(x, y), hypot_near_32(x, y), hypot_far_32(x, y))
+FUNCTION64_OF_TWO_OR(hypot, has_hypot64(squares64(x, y)), root64(squares64(x, y)), hypot_far(x, y))
+FUNCTION32_OF_TWO_OR(hypot, has_hypot32(squares32(x, y)), root32(squares32(x, y)).hi, hypot_far_32(x, y))

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Inverse circular functions: atan, atan2, asin, acos, and the same in units of pi.
-//
-// On doubles all of them are the angle of a vector, atan2 of two double-doubles.
+// Angles of vectors: atan2, and the same in units of pi.
 
 #include "exact.h"
 
@@ -64,18 +62,6 @@ static inline double in_unit(struct dd angle, bool of_pi) {
   return angle.hi + angle.lo;
 }
 
-static inline double atan_in(double x, bool of_pi) {
-  double magnitude = __builtin_fabs(x);
-  if (magnitude < 0x1p-28)
-    return of_pi ? x * ONE_OVER_PI : x;
-  if (is_nan(x))
-    return x;
-  // Beyond this, the angle rounds to pi/2.
-  double bounded = magnitude > 0x1p100 ? 0x1p100 : magnitude;
-  double angle = in_unit(first_quadrant((struct dd){bounded, 0}, (struct dd){1, 0}), of_pi);
-  return __builtin_copysign(angle, x);
-}
-
 // The base-2 exponent of a finite number that is not 0; a sufficiently low one for subnormal numbers.
 static inline int32_t exponent_of(double x) {
   return (int32_t)((bits_of_double(x) >> 52) & 0x7ff) - 1023;
@@ -117,37 +103,5 @@ static inline double atan2_in(double y, double x, bool of_pi) {
   return __builtin_copysign(angle, y);
 }
 
-// sqrt(1 - x^2) for |x| <= 1.
-static inline struct dd complement(double x) {
-  struct dd square = two_product(x, x);
-  return dd_sqrt(dd_add_double(dd_negate(square), 1));
-}
-
-static inline double asin_in(double x, bool of_pi) {
-  double magnitude = __builtin_fabs(x);
-  if (!(magnitude <= 1))
-    return __builtin_nan("");
-  if (magnitude < 0x1p-28)
-    return of_pi ? x * ONE_OVER_PI : x;
-  struct dd angle = first_quadrant((struct dd){magnitude, 0}, complement(x));
-  return __builtin_copysign(in_unit(angle, of_pi), x);
-}
-
-static inline double acos_in(double x, bool of_pi) {
-  if (!(__builtin_fabs(x) <= 1))
-    return __builtin_nan("");
-  if (x == 1)
-    return 0;
-  // Below this, the square would lose bits; the angle is a quarter turn anyway.
-  x = __builtin_fabs(x) < 0x1p-100 ? 0 : x;
-  return in_unit(upper_half(complement(x), (struct dd){x, 0}), of_pi);
-}
-
-double __tally_far_atan_f64(double x) { return atan_in(x, false); }
-double __tally_far_atanpi_f64(double x) { return atan_in(x, true); }
 double __tally_far_atan2_f64(double y, double x) { return atan2_in(y, x, false); }
 double __tally_far_atan2pi_f64(double y, double x) { return atan2_in(y, x, true); }
-double __tally_far_asin_f64(double x) { return asin_in(x, false); }
-double __tally_far_asinpi_f64(double x) { return asin_in(x, true); }
-double __tally_far_acos_f64(double x) { return acos_in(x, false); }
-double __tally_far_acospi_f64(double x) { return acos_in(x, true); }

@@ -17,9 +17,7 @@
 // magnitude is below 2^51. The low bits of the sum are that integer.
 #define ROUNDER 0x1.8p52
 
-#define LN2 0x1.62e42fefa39efp-1
 #define LOG2_E 0x1.71547652b82fep0
-#define LOG2_10 0x1.a934f0979a371p1
 // ln 2 in three parts; the first two have 33 bits, so that their products with exponents are exact.
 #define LN2_HIGH 0x1.62e42fefp-1
 #define LN2_MIDDLE 0x1.473de6afp-34

@@ -1,53 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Hyperbolic functions and their inverses: sinh, cosh, tanh, asinh, acosh, atanh.
+// Inverse hyperbolic functions: asinh, acosh, atanh.
 
 #include "exact.h"
-
-double __tally_far_expm1_f64(double x);
-
-// The formulas of sinh, cosh and tanh are those of FreeBSD's msun.
-
-double __tally_far_sinh_f64(double x) {
-  double a = __builtin_fabs(x);
-  if (a < 0x1p-28)
-    return x;
-  double result;
-  if (a > 22) {
-    result = exp_sum(a, 0, -1);
-  } else {
-    double e = __tally_far_expm1_f64(a);
-    result = a < 1 ? 0.5 * (2 * e - e * e / (e + 1)) : 0.5 * (e + e / (e + 1));
-  }
-  return __builtin_copysign(result, x);
-}
-
-double __tally_far_cosh_f64(double x) {
-  double a = __builtin_fabs(x);
-  if (a > 22)
-    return exp_sum(a, 0, -1);
-  if (a < 0.35) {
-    double e = __tally_far_expm1_f64(a);
-    return 1 + e * e / (2 * (1 + e));
-  }
-  double e = exp_sum(a, 0, 0);
-  return 0.5 * e + 0.5 / e;
-}
-
-double __tally_far_tanh_f64(double x) {
-  double a = __builtin_fabs(x);
-  if (a < 0x1p-28)
-    return x;
-  double result;
-  if (a > 22) {
-    result = 1;
-  } else if (a >= 1) {
-    result = 1 - 2 / (__tally_far_expm1_f64(2 * a) + 2);
-  } else {
-    double e = __tally_far_expm1_f64(-2 * a);
-    result = -e / (e + 2);
-  }
-  return is_nan(x) ? x : __builtin_copysign(result, x);
-}
 
 double __tally_far_asinh_f64(double x) {
   double a = __builtin_fabs(x);

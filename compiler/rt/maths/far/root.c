@@ -1,21 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Roots and lengths: rsqrt, cbrt, hypot.
+// Cube roots.
 
 #include "exact.h"
-
-double __tally_far_rsqrt_f64(double x) {
-  double root = __builtin_sqrt(x);
-  double result = 1 / root;
-  // Zero, infinity, and numbers near the ends of the range.
-  if (!(x >= 0x1p-900 && x <= 0x1p900))
-    return result;
-  // The rounding error of the root: (x - root^2) / (2 root), relative to root.
-  struct dd square = two_product(root, root);
-  double rest = (x - square.hi) - square.lo;
-  struct dd check = two_product(result, root);
-  double error = ((1 - check.hi) - check.lo) - 0.5 * rest * (result * result);
-  return result + result * error;
-}
 
 // A third of the exponent, and of the mantissa on the way from 1 to 2 (Kahan's first estimate, as in
 // FreeBSD's msun, s_cbrt.c); then Halley's iteration, which triples the number of correct bits.
@@ -46,25 +32,4 @@ double __tally_far_cbrt_f64(double x) {
   struct dd cube = dd_multiply_double(two_product(t, t), t);
   double rest = (magnitude - cube.hi) - cube.lo;
   return __builtin_copysign((t + rest / (3 * t * t)) * unit, x);
-}
-
-double __tally_far_hypot_f64(double x, double y) {
-  double a = __builtin_fabs(x), b = __builtin_fabs(y);
-  if (is_inf(a) || is_inf(b))
-    return __builtin_inf();
-  double large = a > b ? a : b, small = a > b ? b : a;
-  if (is_nan(x) || is_nan(y) || small == 0)
-    return a + b;
-  double unit = 1;
-  if (large > 0x1p450) {
-    large *= 0x1p-600;
-    small *= 0x1p-600;
-    unit = 0x1p600;
-  } else if (large < 0x1p-350) {
-    large *= 0x1p600;
-    small *= 0x1p600;
-    unit = 0x1p-600;
-  }
-  struct dd sum = dd_add(two_product(large, large), two_product(small, small));
-  return dd_sqrt(sum).hi * unit;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Circular functions: sin, cos, tan, sincos, sinpi, cospi, tanpi.
+// Circular functions: sin, cos, tan, sincos, sinpi, tanpi.
 //
 // An argument is reduced to an angle in [-pi/4, pi/4] and a count of quarter turns; the count selects
 // the sine or the cosine of the angle, and its sign.
@@ -167,12 +167,6 @@ double __tally_far_sinpi_f64(double x) {
   double result = sin_of(reduce_pi(x));
   // Zeros have the sign of x.
   return result == 0 ? __builtin_copysign(0, x) : result;
-}
-
-double __tally_far_cospi_f64(double x) {
-  double result = cos_of(reduce_pi(x));
-  // Zeros are positive.
-  return result == 0 ? 0 : result;
 }
 
 // Zeros have the sign of x at even integers and the other sign at odd ones; infinities are positive at
