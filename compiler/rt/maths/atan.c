@@ -45,67 +45,15 @@ WHOLE32(acos, joined32(acos32(x)))
 WHOLE32(asinpi, with_sign32(in_half_turns32(asin32(abs32(x))), x))
 WHOLE32(acospi, in_half_turns32(acos32(x)))
 
-// (atan(t) - t) / t^3 as a polynomial of t^2, for |t| <= tan(pi/8) to 2^-57.
-static const double ATAN64[] = {
-    -0x1.5555555555555p-2, 0x1.999999999945ep-3,  -0x1.24924924402ecp-3, 0x1.c71c718a5eed9p-4,
-    -0x1.745d0bdb3ccccp-4, 0x1.3b127155339f7p-4,  -0x1.10fb2d1c2db29p-4, 0x1.dff1851fdefaap-5,
-    -0x1.a0cfc7283b30bp-5, 0x1.41f4126570a84p-5,  -0x1.3b7e4bc43ce09p-6,
-};
-#define TAN_EIGHTH 0x1.a827999fcef32p-2
-// For t <= 1, good to 2^-26.
-static const float ATAN32[] = {
-    -0x1.555554p-2f, 0x1.99984cp-3f,  -0x1.246f74p-3f, 0x1.c423eep-4f, -0x1.636dfp-4f,
-    0x1.01e50ap-4f,  -0x1.2a7576p-5f, 0x1.c62e36p-7f,  -0x1.449996p-9f,
-};
+#define BITS 64
+#include "angle.h"
+#undef BITS
+#define BITS 32
+#include "angle.h"
+#undef BITS
 
-// The angle of the vector (right, up), both from 0 to 2^1000. The quotient is small if it is taken
-// relative to the middle of the half of the quarter turn that contains the vector. The angle of two
-// zeros is 0.
-static inline D64 first_quarter64(F64 up, F64 right) {
-  M64 is_steep = up > right;
-  F64 large = is_steep ? up : right, small = is_steep ? right : up;
-  large = large == 0 ? (F64)1 : large;
-  M64 is_middle = small > TAN_EIGHTH * large;
-  F64 over = is_middle ? small - large : small, under = is_middle ? small + large : large;
-  F64 t = over / under, square = t * t;
-  F64 low = t * square * POLYNOMIAL64(ATAN64, square, square * square);
-  F64 whole = is_middle ? (F64)(0.25 * PI_64) : (F64)0;
-  F64 sign = is_steep ? (F64)-1 : (F64)1;
-  whole = is_steep ? 0.5 * PI_64 - whole : whole;
-  D64 sum = sum64(whole, sign * t);
-  return (D64){sum.hi, fma64(low, sign, fma64(whole, PI_LOW_64 / PI_64, sum.lo))};
-}
-
-static inline D32 first_quarter32(F32 up, F32 right) {
-  M32 is_steep = up > right;
-  F32 large = is_steep ? up : right, small = is_steep ? right : up;
-  large = large == 0 ? (F32)1 : large;
-  F32 t = small / large, square = t * t;
-  F32 low = t * square * POLYNOMIAL32(ATAN32, square, square * square);
-  F32 whole = is_steep ? (F32)(0.5f * PI_32) : (F32)0, sign = is_steep ? (F32)-1 : (F32)1;
-  D32 sum = sum32(whole, sign * t);
-  return (D32){sum.hi, fma32(low, sign, fma32(whole, PI_LOW_32 / PI_32, sum.lo))};
-}
-
-// The same for any x: pi less the angle.
-static inline D64 upper_half64(F64 up, F64 x) {
-  D64 angle = first_quarter64(up, abs64(x));
-  M64 left = (M64)(bits64(x) >> 63 != 0);
-  D64 other = sum64((F64)PI_64, -angle.hi);
-  other.lo += PI_LOW_64 - angle.lo;
-  return (D64){left ? other.hi : angle.hi, left ? other.lo : angle.lo};
-}
-
-static inline D32 upper_half32(F32 up, F32 x) {
-  D32 angle = first_quarter32(up, abs32(x));
-  M32 left = (M32)(bits32(x) >> 31 != 0);
-  D32 other = sum32((F32)PI_32, -angle.hi);
-  other.lo += PI_LOW_32 - angle.lo;
-  return (D32){left ? other.hi : angle.hi, left ? other.lo : angle.lo};
-}
-
-static inline D64 atan64(F64 x) { return first_quarter64(abs64(x), (F64)1); }
-static inline D32 atan32(F32 x) { return first_quarter32(abs32(x), (F32)1); }
+static inline D64 atan64(F64 x) { return angle64(abs64(x), (F64)1, false); }
+static inline D32 atan32(F32 x) { return angle32(abs32(x), (F32)1, false); }
 
 WHOLE64(atan, with_sign64(joined64(atan64(x)), x))
 WHOLE64(atanpi, with_sign64(in_half_turns64(atan64(x)), x))
@@ -121,8 +69,8 @@ static inline M64 has_angle64(F64 x, F64 y) {
 
 static inline M32 has_angle32(F32 x, F32 y) { return abs32(x) + abs32(y) <= 0x1p120f; }
 
-#define ANGLE64 upper_half64(abs64(x), y)
-#define ANGLE32 upper_half32(abs32(x), y)
+#define ANGLE64 angle64(abs64(x), y, true)
+#define ANGLE32 angle32(abs32(x), y, true)
 FUNCTION64_OF_TWO(atan2, has_angle64(x, y), with_sign64(joined64(ANGLE64), x))
 FUNCTION32_OF_TWO(atan2, has_angle32(x, y), with_sign32(joined32(ANGLE32), x))
 FUNCTION64_OF_TWO(atan2pi, has_angle64(x, y), with_sign64(in_half_turns64(ANGLE64), x))

@@ -33,6 +33,7 @@ static inline F OF(erfc_of)(F x, bool far) {
   D square = product(to, to);
   F factor = PIECES(OF(ERFC_PIECES), at);
 #ifdef TALLY_AVX512
+  (void)far;
   F shifted = fma(-square.hi, (NUMBER)LOG2_E, SIXTEENTHS), count = shifted - SIXTEENTHS;
   F r = fma(-count, SECOND_PART, fma(-count, FIRST_PART, -square.hi)) - square.lo;
   F tail = OF(power)(factor, r, shifted, 1, EXP_TAIL, OF(not_below)(-size, -MOST));

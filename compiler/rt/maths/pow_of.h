@@ -56,6 +56,7 @@ static inline struct OF(raised) OF(raised)(F x, F hi, F lo) {
   F sum = hi + lo, shifted = fma(sum, (NUMBER)LOG2_E, UNIT), count = shifted - UNIT;
   F r = fma(-count, FIRST_PART, hi) + fma(-count, SECOND_PART, lo);
 #ifdef TALLY_AVX512
+  (void)x;
   // Logarithms of 0 and infinity are infinite.
   F result = OF(power)(1, r, shifted, 1, EXP_TAIL, OF(not_below)(hi, LEAST));
   return (struct OF(raised)){result, abs(hi) < (NUMBER)0x1p15};
