@@ -39,7 +39,7 @@ static inline F OF(erfc_of)(F x, bool far) {
   F tail = OF(power)(factor, r, shifted, 1, EXP_TAIL, OF(not_below)(-size, -MOST));
 #else
   struct reduced64 e = reduce64(-square.hi, -square.lo);
-  F64 power = exp64(e.r, e.rest) * factor;
+  F64 more = fma64(e.r * e.r, POLYNOMIAL64(EXP64, e.r, e.r * e.r), e.rest) + e.r, power = fma64(factor, more, factor);
   F64 tail = far ? scaled_far64(power, e.shifted) : scaled64(power, e.shifted);
 #endif
   return x < 0 ? 2 - tail : tail;

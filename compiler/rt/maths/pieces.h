@@ -132,12 +132,18 @@ static inline struct two64 two_of64(const double *table, int count, U64 index) {
 #endif
 }
 
+// The polynomial, by Horner's scheme for the square, and for the number itself in the end, where roundings count.
 static inline F64 value_of64(const double *table, int count, struct piece64 at) {
-  F64 sum = 0;
+  F64 sum = 0, square = at.t * at.t;
 #pragma clang loop unroll(full)
   for (int i = count - 2; i >= 0; i -= 2) {
     struct two64 two = two_of64(table + i, count, at.index);
-    sum = i == count - 2 ? fma64(two.second, at.t, two.first) : fma64(fma64(sum, at.t, two.second), at.t, two.first);
+    if (i == count - 2)
+      sum = fma64(two.second, at.t, two.first);
+    else if (i != 0)
+      sum = fma64(sum, square, fma64(two.second, at.t, two.first));
+    else
+      sum = fma64(fma64(sum, at.t, two.second), at.t, two.first);
   }
   return sum;
 }
