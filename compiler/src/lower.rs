@@ -136,6 +136,7 @@ fn lower_both(
     let mut unit = Unit::new(module, kernel);
     unit.shows_variables = shows_variables;
     unit.joins = widened.is_some_and(|widened| widened.joins);
+    unit.sums = widened.and_then(|widened| widened.sums);
     unit.places = places.map(|kind| Places::new(kind, module));
     if let Some(places) = unit.places.as_mut().filter(|_| shows_variables) {
         places.variables = Some(BTreeMap::new());

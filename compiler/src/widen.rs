@@ -48,6 +48,7 @@ mod runs;
 mod shape;
 mod steps;
 mod strips;
+mod sums;
 mod text;
 mod transpose;
 mod turns;
@@ -114,6 +115,8 @@ pub struct Widened {
     pub turned: Option<Turned>,
     /// Whether groups may join their rows ([`joins`]).
     pub joins: bool,
+    /// The size in bytes of the integers of which joined groups keep sums, if they do ([`sums`]).
+    pub sums: Option<u64>,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
     pub subgroups: bool,
     /// Remarks for readers on what slows the code down, with their places.
@@ -249,6 +252,7 @@ fn widen_for(
     let has_own_rows = kernel.required_group_size.is_some() && rows == Rows::Any;
     let joins =
         !together && other.is_none() && !has_own_rows && joins::joins(kernel, &source, &way);
+    let sums = if joins { sums::size(&module, &source, &way) } else { None };
     let has_room = |axis: u8, least: u32, below: u32| {
         kernel
             .required_group_size
@@ -289,6 +293,7 @@ fn widen_for(
         let out = Builder::new(module, function, lanes);
         let mut widener = Widener::new(source, &way.flow, &way.shapes, out, rows, long);
         widener.may_part = may_part;
+        widener.sums = sums;
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;
@@ -370,6 +375,7 @@ fn widen_for(
         axis,
         turned,
         joins,
+        sums,
         subgroups,
         remarks,
         source,

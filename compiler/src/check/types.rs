@@ -265,6 +265,10 @@ impl Types<'_> {
             Op::InLine(_, mask, _) => {
                 rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
             }
+            Op::AddLater(_, value, mask) => {
+                self.bool_like(self.of(*mask), self.of(*value))?;
+                rule(*self.ty(result) == Type::Bool)
+            }
             Op::MaskedLoad(_, mask, _) | Op::Gather(_, mask, _) => {
                 self.bool_like(self.of(*mask), result)
             }

@@ -216,6 +216,11 @@ pub enum Op {
     /// vector of `bool` (third) is true, in the order of the components.
     Scatter(Operand, Operand, Operand, Access),
 
+    /// Adds each component of a vector of integers (second) atomically to the integer at its pointer of a vector
+    /// (first) where a vector of `bool` (third) is true, before the work-groups end that run together. The result, a
+    /// `bool`, is false if it is not worthwhile, and nothing is added then.
+    AddLater(Operand, Operand, Operand),
+
     /// A call of a function of the module. Has a result unless the function returns `void`.
     Call(FunctionId, Vec<Operand>),
     /// The value that belongs to the predecessor the block was entered from. Each predecessor is named
@@ -346,6 +351,7 @@ macro_rules! visit_operands {
             | Op::Select(a, b, c)
             | Op::MaskedStore(a, b, c, _)
             | Op::Scatter(a, b, c, _)
+            | Op::AddLater(a, b, c)
             | Op::InsertDynamic(a, b, c)
             | Op::CopyStates(a, b, c)
             | Op::Copy(a, b, c, _) => {

@@ -319,6 +319,9 @@ impl FunctionText<'_> {
                 format!("masked_store {}, {}{access} if {}", o(p), o(value), o(mask))
             }
             Op::Gather(p, mask, access) => format!("gather {}{access} if {}", o(p), o(mask)),
+            Op::AddLater(p, value, mask) => {
+                format!("add_later {}, {} if {}", o(p), o(value), o(mask))
+            }
             Op::Scatter(p, value, mask, access) => {
                 format!("scatter {}, {}{access} if {}", o(p), o(value), o(mask))
             }

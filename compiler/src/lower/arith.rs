@@ -71,7 +71,8 @@ impl Body<'_, '_> {
             | Op::MaskedLoad(..)
             | Op::MaskedStore(..)
             | Op::Gather(..)
-            | Op::Scatter(..) => return self.vector_op(&inst.op, ty),
+            | Op::Scatter(..)
+            | Op::AddLater(..) => return self.vector_op(&inst.op, ty),
             &Op::Printf(format, args, bytes) => self.printf(format, args, bytes)?,
             Op::Shadow(_)
             | Op::CheckWord(_)

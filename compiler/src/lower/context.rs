@@ -14,6 +14,9 @@ pub(super) const LOCAL: u32 = 16;
 pub(super) const SCRATCH: u32 = 24;
 /// Offset of `GroupContext::group`: three 32-bit numbers.
 pub(super) const GROUP: u32 = 32;
+/// Offset of the address of the sums that a group keeps, behind the context: `struct context` of `rt/sums.c`. Only where
+/// groups do ([`super::unit::Unit::sums`]).
+pub(super) const SUMS: u32 = 48;
 
 /// Offset of `LaunchInfo::global_offset`: three 64-bit numbers.
 pub(super) const GLOBAL_OFFSET: u32 = 0;

@@ -74,9 +74,15 @@ pub(super) fn lower(
     };
     if let (JOINED, Some(lanes)) = (entry, vectors.iter().map(|runner| runner.lanes).min()) {
         unit.declare("i64", "llvm.cttz.i64", "i64, i1");
-        let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
-        let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
-        text += &format!("{}{}", head(ENTRY, false), joined::rows(&sizes, JOINED, lanes));
+        text += &head(ENTRY, false);
+        text += &match unit.sums {
+            Some(size) => joined::summed(unit, JOINED, size),
+            None => {
+                let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
+                let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
+                joined::rows(&sizes, JOINED, lanes)
+            }
+        };
     }
     if let (ORDERED, Some(first)) = (entry, turned) {
         let least = vectors[first..].iter().map(|runner| runner.least).min();

@@ -17,6 +17,7 @@
 //! [`crate::widen`] says which kernels allow it (`joins`).
 
 use super::context::{GLOBAL_SIZE, GROUP, GROUP_SIZE, NUM_GROUPS};
+use super::unit::Unit;
 
 /// The sizes of `GroupContext` and `LaunchInfo`.
 const CONTEXT: u32 = 48;
@@ -134,4 +135,12 @@ as.it.is:
 "
     );
     text
+}
+
+/// The same for groups that keep sums of `size` bytes (`rt/sums.c`).
+pub(super) fn summed(unit: &mut Unit<'_>, inner: &str, size: u64) -> String {
+    let end = format!("__tally_add_sums_i{}", 8 * size);
+    unit.declare("void", &end, "ptr");
+    unit.declare("void", "__tally_run_summed", "ptr, ptr, ptr");
+    format!("  call void @__tally_run_summed(ptr %ctx, ptr @{inner}, ptr @{end})\n  ret void\n}}\n")
 }

@@ -92,6 +92,8 @@ pub(super) struct Unit<'m> {
     pub(super) exact: Option<[u32; 3]>,
     /// Whether groups join their rows ([`super::joined`]).
     pub(super) joins: bool,
+    /// The size in bytes of the integers of which joined groups keep sums (`rt/sums.c`), if they do.
+    pub(super) sums: Option<u64>,
     /// The dimension in which the vectors of the function lie that is being lowered.
     pub(super) axis: u8,
     /// Work-items of a full sub-group.
@@ -140,6 +142,7 @@ impl<'m> Unit<'m> {
             inlining: Inlining::Usual,
             exact: None,
             joins: false,
+            sums: None,
             axis: 0,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,

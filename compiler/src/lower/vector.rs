@@ -2,6 +2,7 @@
 //! Operations of widened code only: masks, masked accesses, vectors of addresses.
 
 use super::body::{Body, modifiers};
+use super::context::SUMS;
 use super::types::{is_bool, memory_type, suffix, value_type, zero};
 use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{Access, Op, Operand, Type, TypeId, WorkItemQuery};
@@ -84,8 +85,32 @@ impl Body<'_, '_> {
                 );
                 return Ok(None);
             }
+            Op::AddLater(at, value, mask) => self.add_later(at, value, mask),
             _ => return Err(LowerError::Unsupported("an operation of widened code".into())),
         }))
+    }
+
+    /// Additions to the sums that the group keeps (`rt/sums.c`). LLVM inlines the call, and keeps the parts of what is
+    /// written here for it in registers as far as it can.
+    fn add_later(&mut self, at: Operand, value: Operand, mask: Operand) -> String {
+        let types = &self.unit.module.types;
+        let (bits, n) = (types.scalar_bits(types.element(self.type_of(value))), {
+            types.lanes(self.type_of(value))
+        });
+        let sums = self.base(SUMS);
+        let function = format!("__tally_add_later_i{bits}");
+        self.unit.declare("i1", &function, "ptr, ptr, ptr, i32, i32");
+        let (at, value, mask) = (self.operand(at), self.typed(value), self.typed(mask));
+        let [places, values] = ["i64".to_owned(), format!("i{bits}")]
+            .map(|ty| self.prelude_def(&format!("alloca [{n} x {ty}], align 64")));
+        self.line(&format!("store <{n} x ptr> {at}, ptr {places}, align 64"));
+        self.line(&format!("store {value}, ptr {values}, align 64"));
+        let mask = self.def(&format!("bitcast {mask} to i{n}"));
+        let items = match n {
+            32 => mask,
+            _ => self.def(&format!("zext i{n} {mask} to i32")),
+        };
+        format!("call i1 @{function}(ptr {sums}, ptr {places}, ptr {values}, i32 {items}, i32 {n})")
     }
 
     /// The mask of the `n` items that exist: those in front of the end of their row. Sizes of groups

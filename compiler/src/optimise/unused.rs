@@ -49,6 +49,7 @@ fn removable(op: &Op) -> bool {
         op,
         Op::AtomicLoad(..)
             | Op::AtomicRmw(..)
+            | Op::AddLater(..)
             | Op::AtomicCompareExchange { .. }
             | Op::Printf(..)
             | Op::Texels(..)

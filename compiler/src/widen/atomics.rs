@@ -13,15 +13,17 @@
 //! their order, so those stay as they are.
 //!
 //! Items with a uniform address are known to update one place. For other addresses in global memory the
-//! code compares them at run time, unless a result is used. A minimum or maximum first reads the places,
+//! code compares them at run time, unless a result is used, and where they differ groups may keep sums
+//! ([`super::sums`]). A minimum or maximum first reads the places,
 //! and updates only those that it changes: after a few updates there are hardly any.
 
 use super::emit::Widener;
 use super::refusal::Refusal;
 use super::shape::{Rows, Shape};
+use super::sums;
 use crate::ir::{
-    Access, AddressSpace, AtomicOp, BinaryOp, CompareOp, Inst, Op, Operand, Ordering, Scope,
-    Terminator, Type, TypeId, UnaryOp, Uses, ValueId,
+    Access, AddressSpace, AtomicOp, BinaryOp, BlockId, CompareOp, ConstKind, Inst, Op, Operand,
+    Ordering, Scope, Terminator, Type, TypeId, UnaryOp, Uses, ValueId,
 };
 use crate::optimise::is_skipped;
 
@@ -130,7 +132,7 @@ impl Widener<'_> {
         self.set(result, &[results])
     }
 
-    /// An update for all if their addresses turn out to be one, else one for each.
+    /// An update for all if their addresses turn out to be one, else one for each, or additions to sums.
     fn if_one_place(&mut self, inst: &Inst, update: &Update) -> Result<(), Refusal> {
         let types = &mut self.out.module.types;
         let (bool, i32_type) = (types.bool(), types.int(32));
@@ -149,12 +151,41 @@ impl Widener<'_> {
         let one = self.out.value(Op::Unary(UnaryOp::Not, any), bool);
         let fast = |this: &mut Self| this.together(update, at).map(|()| Vec::new());
         let unmasked = self.rows == Rows::Whole;
+        let later = self.sums == Some(self.out.module.types.size(update.ty))
+            && sums::addition(&self.out.module, self.from, &inst.op).is_some();
         let slow = |this: &mut Self| {
+            let here = later.then(|| this.add_later(update, addresses, mask)).transpose()?;
             this.one_by_one_of(inst, &parts, unmasked)?;
+            if let Some(join) = here {
+                this.out.end(Terminator::Branch(join));
+                this.out.switch_to(join);
+            }
             Ok(Vec::new())
         };
         self.guarded(Some(one), &[], fast, slow)?;
         Ok(())
+    }
+
+    /// Additions to the sums that the group keeps. Where these are not worthwhile, what is written next runs; returns
+    /// the block behind that.
+    fn add_later(
+        &mut self,
+        update: &Update,
+        addresses: Operand,
+        mask: Operand,
+    ) -> Result<BlockId, Refusal> {
+        let mut values = self.vector(update.value)?;
+        if update.op == AtomicOp::Sub {
+            let vector = self.out.type_of(values);
+            let zero = Operand::Const(self.out.module.constant(vector, ConstKind::Null));
+            values = self.out.value(Op::Binary(BinaryOp::Sub, zero, values), vector);
+        }
+        let bool = self.out.module.types.bool();
+        let done = self.out.value(Op::AddLater(addresses, values, mask), bool);
+        let [otherwise, join] = std::array::from_fn(|_| self.out.new_block());
+        self.out.end(Terminator::CondBranch(done, join, otherwise));
+        self.out.switch_to(otherwise);
+        Ok(join)
     }
 
     /// An update for each item whose value beats what is there.

@@ -119,6 +119,7 @@ impl Builder {
             Op::Load(..) => _ = self.loaded.insert(result, (self.block, self.writes)),
             Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
+            | Op::AddLater(..)
             | Op::Printf(..)
             | Op::Call(..)
             | Op::Image(..)

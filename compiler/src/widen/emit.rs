@@ -62,6 +62,8 @@ pub(super) struct Widener<'f> {
     pub(super) long: bool,
     /// Whether barriers may be where the items of a vector may have parted.
     pub(super) may_part: bool,
+    /// The size in bytes of the integers of which the group keeps sums, if it does ([`super::sums`]).
+    pub(super) sums: Option<u64>,
     /// Remarks for readers on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
     /// The uses in `from`, once a pass has asked for them.
@@ -119,6 +121,7 @@ impl<'f> Widener<'f> {
             tables: Vec::new(),
             long,
             may_part: false,
+            sums: None,
             uses: OnceCell::new(),
             remarks: Vec::new(),
         }

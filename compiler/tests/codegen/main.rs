@@ -45,6 +45,7 @@ mod rows;
 mod spirv;
 mod stack;
 mod strips;
+mod sums;
 mod transpose;
 mod uneven;
 mod untyped;
