@@ -110,7 +110,8 @@ pub struct Checks {
 
 const AFTER: &str = "\
 Loaders:
-  auto    the system's, or a newer one where the program needs it
+  auto    the program's own, or the system's, or a newer one where the program
+          needs it
   tally   the one beside the driver, which Tally's packages have
   system  the system's, even if it is older than the program needs
   trixie  that of Debian 13, as scripts/loaders has unpacked it

@@ -307,6 +307,45 @@ fn run_takes_the_loader_beside_the_driver_where_the_systems_does_not_do() {
     assert!(takes(&["--loader", "tally", plain], &new));
 }
 
+/// A program's search path may name a folder with a loader, which the dynamic linker takes. Its layers have to be of the
+/// same folder.
+#[test]
+fn run_takes_the_loader_that_a_program_brings() {
+    let it = Installed::new("brings");
+    let (old, new) = (it.loader("zeInit"), it.loader("zeInitDrivers"));
+    let program = |name: &str, path: &str, sycl: bool| {
+        let text = if sycl { "char needs[] = \"libsycl.so.9\";" } else { "" };
+        let source =
+            it.file(&format!("{name}.c"), &format!("{text}\nint main(void) {{ return 0; }}\n"));
+        let program = it.top.join(name);
+        let mut cc = Command::new("cc");
+        cc.arg("-o").arg(&program).arg(source).arg(format!("-Wl,-rpath,{path}"));
+        assert!(cc.status().expect("cc is there: it links this test").success());
+        program.to_str().expect("UTF-8").to_owned()
+    };
+    let gets = |program: &str, libraries: &Path| {
+        let output = it.run(&["--check-environment", "--json", program], libraries);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        json["program"]["gets_loader"]["file"].as_str().unwrap_or("none").to_owned()
+    };
+    let file = |folder: &Path| {
+        let file = folder.join("libze_loader.so.1").canonicalize().expect("it is there");
+        file.to_str().expect("UTF-8").to_owned()
+    };
+    let nothing = Path::new("");
+    let beside = program("beside", "/there/is/none:$ORIGIN/zeInit", false);
+    assert_eq!(gets(&beside, nothing), file(&old));
+    assert_eq!(gets(&beside, &new), "the system's loader", "the library path comes first");
+    let said = stdout(&it.run(&["--print", &beside], nothing));
+    let folder = old.canonicalize().expect("it is there");
+    assert!(said.contains(&format!("LD_LIBRARY_PATH={} ", folder.display())), "{said}");
+    assert_ne!(gets(&program("without", "$ORIGIN", false), nothing), file(&old));
+    assert_ne!(gets(&program("sycl-old", "$ORIGIN/zeInit", true), nothing), file(&old));
+    let newer =
+        format!("${{ORIGIN}}/{}", new.file_name().and_then(|it| it.to_str()).expect("UTF-8"));
+    assert_eq!(gets(&program("sycl-new", &newer, true), nothing), file(&new));
+}
+
 #[test]
 fn run_says_what_there_is_and_what_a_program_needs() {
     let it = Installed::new("checks");

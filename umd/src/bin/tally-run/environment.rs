@@ -120,11 +120,12 @@ fn look_at(name: &OsStr, system: &SystemLoader) -> Program {
         let missing = Answer::Error(format!("{}: not found", name.to_string_lossy()));
         return Program { file: missing, needs_loader: None, gets_loader: None };
     };
-    let needs_new = Image::of(&path).needs_new_loader();
+    let image = Image::of(&path);
+    let needs_new = image.needs_new_loader();
     Program {
         file: Answer::File(path.display().to_string()),
         needs_loader: Some(if needs_new { "1.20 or newer, for SYCL" } else { "any loader" }),
-        gets_loader: Some(Loader::automatic(system, || needs_new).map(|it| it.file()).into()),
+        gets_loader: Some(Loader::automatic(system, &image).map(|it| it.file()).into()),
     }
 }
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs: their paths, and the files that the kernel would load to run them.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use object::LittleEndian;
+use object::elf::{self, Dyn64, FileHeader64};
+use object::read::elf::{Dyn, FileHeader};
 
 /// The file that a shell would start for `name`.
 pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
@@ -45,12 +49,48 @@ impl Image {
         if python(&self.file) || self.file.canonicalize().is_ok_and(|file| python(&file)) {
             return true;
         }
-        let mut bytes = Vec::new();
-        let read = File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes));
         // A program contains the names of the libraries that it is linked with as text.
-        let needle = b"libsycl.so";
-        read.is_ok() && bytes.windows(needle.len()).any(|window| window == needle)
+        contains(&self.file, b"libsycl.so")
     }
+
+    /// The folder of the library of this name that the program brings: the first one in the search path that is
+    /// written in it (DT_RUNPATH, DT_RPATH).
+    pub(crate) fn folder_of(&self, library: &str) -> Option<PathBuf> {
+        let bytes = fs::read(&self.file).ok()?;
+        let header = FileHeader64::<LittleEndian>::parse(&*bytes).ok()?;
+        let endian = header.endian().ok()?;
+        let sections = header.sections(endian, &*bytes).ok()?;
+        let (dynamic, strings) = sections.dynamic(endian, &*bytes).ok()??;
+        let strings = sections.strings(endian, &*bytes, strings).ok()?;
+        let program = self.file.canonicalize().ok()?;
+        let origin = program.parent()?.as_os_str().as_bytes();
+        let is_path = |it: &&Dyn64<_>| {
+            [elf::DT_RUNPATH, elf::DT_RPATH].iter().any(|tag| it.d_tag(endian) == *tag)
+        };
+        let mut paths = dynamic.iter().filter(is_path).filter_map(|it| {
+            let offset = u32::try_from(it.d_val(endian)).ok()?;
+            strings.get(offset).ok()
+        });
+        paths.find_map(|path| {
+            path.split(|&byte| byte == b':')
+                .map(|folder| with_origin(folder, origin))
+                .find(|folder| folder.join(library).is_file())
+        })
+    }
+}
+
+/// A folder of a search path with the program's own in the place of `$ORIGIN`.
+fn with_origin(folder: &[u8], origin: &[u8]) -> PathBuf {
+    let rest = |name: &str| folder.strip_prefix(name.as_bytes());
+    match rest("$ORIGIN").or_else(|| rest("${ORIGIN}")) {
+        Some(rest) => PathBuf::from(OsString::from_vec([origin, rest].concat())),
+        None => PathBuf::from(OsStr::from_bytes(folder)),
+    }
+}
+
+/// Whether a file contains these bytes.
+pub(crate) fn contains(file: &Path, needle: &[u8]) -> bool {
+    fs::read(file).is_ok_and(|bytes| bytes.windows(needle.len()).any(|window| window == needle))
 }
 
 /// The interpreter that a script names.

@@ -2,16 +2,18 @@
 //! Drivers and loaders: finding them, and choosing the one for a program.
 
 use std::env;
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::image::Image;
+use crate::image::{Image, contains};
 
 const LOADER: &str = "libze_loader.so.1";
 const TRIPLET: &str = "x86_64-linux-gnu";
+/// The function that SYCL calls first, and that older loaders lack.
+const NEWEST: &CStr = c"zeInitDrivers";
 
 /// libze_tally.so: beside this program, or in the lib folder of its installation.
 pub(crate) fn driver() -> Result<PathBuf> {
@@ -40,7 +42,7 @@ pub(crate) enum Loader {
 }
 
 impl Loader {
-    pub(crate) fn choose(which: &OsStr, needs_new: impl Fn() -> bool) -> Result<Self> {
+    pub(crate) fn choose(which: &OsStr, image: &Image) -> Result<Self> {
         match which.to_str() {
             Some("system") => return Ok(Self::System),
             Some("auto") => {}
@@ -60,16 +62,28 @@ impl Loader {
                 return Err(format!("{}: no folder with {LOADER}", which.to_string_lossy()).into());
             }
         }
-        Self::automatic(&SystemLoader::find(), needs_new)
+        Self::automatic(&SystemLoader::find(), image)
     }
 
-    /// The system's loader if it is new enough, otherwise the one beside the driver or the newest unpacked one.
+    /// The program's own loader if it has one; the system's if it is new enough, otherwise the one beside the driver or the newest unpacked one.
     /// A program that does not need a newer one may start one that does, which gets the one beside the driver by
     /// the library path. An unpacked one cannot be passed on.
-    pub(crate) fn automatic(system: &SystemLoader, needs_new: impl Fn() -> bool) -> Result<Self> {
+    pub(crate) fn automatic(system: &SystemLoader, image: &Image) -> Result<Self> {
+        let needs_new = image.needs_new_loader();
+        let its_own = image.folder_of(LOADER).filter(|folder| {
+            let in_library_path = |path: OsString| {
+                env::split_paths(&path).any(|folder| folder.join(LOADER).is_file())
+            };
+            !env::var_os("LD_LIBRARY_PATH").is_some_and(in_library_path)
+                && (!needs_new || contains(&folder.join(LOADER), NEWEST.to_bytes()))
+        });
+        if let Some(folder) = its_own {
+            // The loader's layers are found by the library path alone. Those of the system may be too old for it.
+            return Ok(Self::Folder(folder));
+        }
         match system {
             SystemLoader::New(_) => Ok(Self::System),
-            SystemLoader::Old(_) if !needs_new() => Ok(beside_driver().unwrap_or(Self::System)),
+            SystemLoader::Old(_) if !needs_new => Ok(beside_driver().unwrap_or(Self::System)),
             SystemLoader::Old(path) => own().ok_or_else(|| {
                 format!(
                     "{} is older than SYCL needs, which would crash: scripts/loaders sid true unpacks a newer one; --loader system starts a Python program that does without SYCL",
@@ -164,7 +178,7 @@ fn newest_unpacked() -> Option<Loader> {
 /// The loader that the dynamic linker finds, if it finds one.
 pub(crate) enum SystemLoader {
     Missing,
-    /// A loader without zeInitDrivers, which SYCL calls first.
+    /// A loader without [`NEWEST`].
     Old(PathBuf),
     New(PathBuf),
 }
@@ -172,7 +186,7 @@ pub(crate) enum SystemLoader {
 impl SystemLoader {
     pub(crate) fn find() -> Self {
         const NAME: &CStr = c"libze_loader.so.1";
-        let newest: *const c_char = c"zeInitDrivers".as_ptr();
+        let newest: *const c_char = NEWEST.as_ptr();
         // SAFETY: the names are terminated. The loader's initialisers read the environment, which
         // nothing changes meanwhile. The handle stays open until the process becomes another program.
         // If dladdr succeeds, it fills the structure, for which all zeroes are a valid value, with the

@@ -2,7 +2,7 @@
 //! `tally-run PROGRAM`: starts a Level Zero program with Tally as its driver.
 //!
 //! Nothing is installed. The driver is the one beside this program (or in `../lib`); `ZE_ENABLE_ALT_DRIVERS`
-//! names it to the loader. The loader is the system's, except for SYCL and Python programs if it is older than
+//! names it to the loader. The loader is the one that the program's search path names, or else the system's, except for SYCL and Python programs if it is older than
 //! they need. Those get the one beside the driver, which the Python package has, or the newest that
 //! `scripts/loaders` has unpacked, and are not started if there is none, since SYCL crashes with a loader that
 //! is too old. An unpacked loader needs a newer C library than the system's, so that library's dynamic linker
@@ -77,7 +77,7 @@ fn command(arguments: &Arguments, program: &Path, of_its_own: &[OsString]) -> Re
     let behind_args = of_its_own.iter().skip_while(|word| *word != "--args").nth(1);
     let debuggee = behind_args.filter(|_| arguments.debug).and_then(|name| find_program(name));
     let image = Image::of(debuggee.as_deref().unwrap_or(program));
-    let loader = Loader::choose(&arguments.loader, || image.needs_new_loader())?;
+    let loader = Loader::choose(&arguments.loader, &image)?;
     let driver = driver()?;
     let mut command = loader.command(program, &image, &driver);
     if arguments.debug {
