@@ -3,6 +3,8 @@
 
 use std::cell::OnceCell;
 
+use rustc_hash::FxHashMap;
+
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
 use super::guard::Guard;
@@ -40,6 +42,9 @@ pub(super) struct Widener<'f> {
     pub(super) places: Vec<Place>,
     /// Places of values behind the loops that items leave at different times.
     pub(super) escaped: Vec<Option<Vec<Var>>>,
+    /// What is constant though it is no constant of the original, as the number of an item in its sub-group is: in the
+    /// form of the place that it has.
+    constants: FxHashMap<ValueId, Vec<Operand>>,
     /// The values that phis will have, by result.
     pub(super) arriving: Vec<Place>,
     pub(super) guards: Vec<Option<Guard>>,
@@ -109,6 +114,7 @@ impl<'f> Widener<'f> {
             rows,
             places: vec![Place::Nowhere; values],
             escaped: vec![None; values],
+            constants: FxHashMap::default(),
             arriving: vec![Place::Nowhere; values],
             guards: vec![None; values],
             waiting: vec![None; blocks],
@@ -264,7 +270,10 @@ impl<'f> Widener<'f> {
     pub(super) fn one(&mut self, operand: Operand) -> Operand {
         let Operand::Value(value) = operand else { return operand };
         match self.places[value.index()] {
-            Place::One(var) => self.out.read(var),
+            Place::One(var) => match self.constants.get(&value).map(Vec::as_slice) {
+                Some(&[constant]) => constant,
+                _ => self.out.read(var),
+            },
             // Unreachable code may use values that are never defined.
             _ => {
                 let ty = self.from.values[value].ty;
@@ -276,6 +285,11 @@ impl<'f> Widener<'f> {
     /// The vectors of an operand, one for each scalar in it.
     pub(super) fn vectors(&mut self, operand: Operand) -> Result<Vec<Operand>, Refusal> {
         if let Operand::Value(value) = operand {
+            if let (Place::Vectors(_), Some(constants)) =
+                (&self.places[value.index()], self.constants.get(&value))
+            {
+                return Ok(constants.clone());
+            }
             if self.shapes.escapes(self.flow, value, self.block)
                 && let Some(vars) = self.escaped[value.index()].clone()
             {
@@ -342,6 +356,7 @@ impl<'f> Widener<'f> {
         if let Place::One(var) = self.places[result.index()] {
             self.out.write(var, value);
         }
+        self.note_constants(result, &[value]);
         self.keep(result)
     }
 
@@ -355,7 +370,16 @@ impl<'f> Widener<'f> {
                 self.out.write(var, value);
             }
         }
+        self.note_constants(result, values);
         self.keep(result)
+    }
+
+    /// Remembers a result that is constant for all code that uses it. A phi's may be another one each time.
+    fn note_constants(&mut self, result: ValueId, values: &[Operand]) {
+        let is_phi = !matches!(self.arriving[result.index()], Place::Nowhere);
+        if !is_phi && values.iter().all(|value| matches!(value, Operand::Const(_))) {
+            self.constants.insert(result, values.to_vec());
+        }
     }
 
     /// Keeps the running items' values for code behind the loop.
