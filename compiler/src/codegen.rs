@@ -126,10 +126,27 @@ pub fn kernel_code_in(
     if one_piece {
         return Err(refused(&"it is one piece"));
     }
+    let sized;
+    let (kernel, lanes) = match form {
+        Form::Sized(_) if kernel.required_group_size.is_some() => {
+            return Err(refused(&"it requires its group size"));
+        }
+        Form::Sized(size) => {
+            sized = Kernel { required_group_size: Some(size), ..kernel.clone() };
+            (&sized, widen::lanes(&sized))
+        }
+        Form::Usual | Form::Uneven => (kernel, lanes),
+    };
     let twice = options.level == Level::Full && llvm::has_long_vectors(target);
     let widened = widen::widen_in(module, kernel, lanes, twice, form);
-    if let (Err(why), Form::Uneven) = (&widened, form) {
-        return Err(refused(why));
+    match (&widened, form) {
+        (Err(why), Form::Uneven | Form::Sized(_)) => return Err(refused(why)),
+        (Err(why), Form::Usual) => {
+            let uneven = widen::others_than_refused(kernel, lanes, why);
+            let code = code_of(module, kernel, target, options, lanes, widened)?;
+            return Ok(KernelCode { uneven, ..code });
+        }
+        (Ok(_), _) => {}
     }
     code_of(module, kernel, target, options, lanes, widened)
 }

@@ -143,7 +143,7 @@ fn lower_both(
     }
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
-    let whole = widened.is_some_and(|widened| widened.subgroups);
+    let whole = widened.is_some_and(|widened| widened.subgroups || widened.flat);
     if widened.is_some() {
         unit.inlining = Inlining::Never;
     }
@@ -173,9 +173,13 @@ fn lower_both(
         rows: Rows::Whole,
         least: 1,
         axis: 0,
-        flat: false,
     };
     let mut vectors = Vec::new();
+    let flat = widened.is_some_and(|widened| widened.flat);
+    let exact = kernel.required_group_size.map(|[x, y, z]| match flat {
+        true => [x * y * z, 1, 1],
+        false => [x, y, z],
+    });
     if let Some(widened) = widened {
         unit.form = Form::Vector;
         let lanes = widened.lanes;
@@ -186,7 +190,6 @@ fn lower_both(
             (widened.double, 2 * lanes, Rows::Whole, axis, ids),
             (Some(widened.function), lanes, widened.rows, axis, ids),
             (widened.uneven, lanes, Rows::Any, axis, ids),
-            (widened.flat, lanes, Rows::Whole, axis, ids),
             (turned.and_then(|it| it.function), lanes, Rows::Whole, other, other_ids),
             (short.map(|it| it.0), lanes, Rows::Any, other, other_ids),
         ];
@@ -198,7 +201,7 @@ fn lower_both(
             unit.spill_variables = private > STACK_BYTES;
             let waits = !inline::with_barrier(module, &[function]).is_empty();
             if waits || whole || one.frame.is_some() {
-                unit.exact = kernel.required_group_size;
+                unit.exact = exact;
             }
             let least = match (rows, short) {
                 (Rows::Whole, _) => lanes,
@@ -217,8 +220,7 @@ fn lower_both(
                 None
             };
             (unit.exact, unit.axis) = (None, 0);
-            let flat = Some(function) == widened.flat;
-            vectors.push(Runner { function, frame, lanes, ids, rows, least, axis, flat });
+            vectors.push(Runner { function, frame, lanes, ids, rows, least, axis });
         }
     }
     let runners = vectors.iter().chain([&one]);
@@ -231,7 +233,7 @@ fn lower_both(
         () if waits || functions_of.any(|id| has_loop(&module.functions[id])) => Work::Vectors,
         () => Work::Straight,
     };
-    let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole);
+    let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole, exact);
     let entry = match &mut unit.places {
         Some(places) => places.around(&entry, kernel),
         None => entry,

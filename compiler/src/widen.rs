@@ -22,7 +22,7 @@
 //!
 //! Widening is never required: a kernel that it refuses is built in scalar form. If no item waits, the
 //! remaining items of a row behind the last whole vector run in scalar form too, unless rows are so short
-//! that these are most of the work: then such a function is worth its time to build ([`Uneven::suits`]).
+//! that these are most of the work: then such a function is worth its time to build ([`Uneven::form`]).
 
 mod atomics;
 mod axis;
@@ -99,8 +99,8 @@ pub struct Widened {
     pub rows: Rows,
     /// A widened function for groups with uneven rows, if these need one of their own.
     pub uneven: Option<FunctionId>,
-    /// A widened function for groups of several uneven rows that vectors fill ([`flat`]).
-    pub flat: Option<FunctionId>,
+    /// Whether the widened function runs a group as one row ([`flat`]).
+    pub flat: bool,
     /// The groups for which such a function was left out ([`widen_in`]).
     pub left_out: Option<Uneven>,
     /// The number of items of a vector.
@@ -155,13 +155,36 @@ pub struct Facts {
 pub fn lanes(kernel: &Kernel) -> u32 {
     let usual = kernel.subgroup_size();
     let fits = match kernel.required_group_size {
-        Some([row, ..]) if !kernel.facts.uses_subgroups => {
+        Some([row, ..]) if !kernel.facts.uses_subgroups && flat_size(kernel, usual).is_none() => {
             let fitting = [usual, 16, 8].into_iter().find(|lanes| row % lanes == 0);
             fitting.or((row < 8).then_some(8))
         }
         _ => None,
     };
     asked_lanes().or(fits).unwrap_or(usual)
+}
+
+/// The groups for which a kernel may have other forms than the usual one.
+fn others(kernel: &Kernel, lanes: u32) -> Uneven {
+    let subgroups = kernel.facts.uses_subgroups;
+    let together = subgroups || kernel.facts.uses_barrier;
+    Uneven { lanes, least_row: least_row(lanes), one_row: subgroups, together, any: true }
+}
+
+/// As [`others`], of a kernel that has no usual form for this reason. It has none for uneven rows either.
+pub fn others_than_refused(kernel: &Kernel, lanes: u32, why: &Refusal) -> Option<Uneven> {
+    let others = Uneven { any: false, ..others(kernel, lanes) };
+    let may_have = why.is_of_rows() && kernel.required_group_size.is_none();
+    (may_have && kernel.facts.watch.is_none()).then_some(others)
+}
+
+/// The group size that a kernel requires, if its groups run as one row. The items' numbers are not those that checks
+/// would report then.
+fn flat_size(kernel: &Kernel, lanes: u32) -> Option<[u32; 3]> {
+    let size = kernel.required_group_size.filter(|_| kernel.facts.watch.is_none())?;
+    let items = size.iter().map(|&n| u64::from(n)).product::<u64>();
+    let is_flat = matches!(others(kernel, lanes).form(size), Form::Sized(_));
+    (is_flat && items <= flat::MOST_ITEMS).then_some(size)
 }
 
 /// The number in `TALLY_LANES`.
@@ -216,6 +239,10 @@ fn widen_for(
     let too_many = || Refusal::new("too many instructions");
     let (mut module, mut source) =
         optimise::inlined(module, kernel, MAX_WEIGHT).ok_or_else(too_many)?;
+    let flat = flat_size(kernel, lanes);
+    if let Some(size) = flat {
+        flat::run(&mut module, &mut source, size);
+    }
     for pass in optimise::passes() {
         pass.run(&mut module, &mut source);
     }
@@ -228,10 +255,15 @@ fn widen_for(
     let may_be_uneven = private <= MAX_UNEVEN_PRIVATE_BYTES;
     // Two functions, for rows that are whole and for those that are not.
     let has_both = may_be_uneven && kernel.required_group_size.is_none();
-    let gains = Uneven { lanes, least_row: least_row(lanes), one_row: subgroups, together };
+    let gains = Uneven { one_row: subgroups, together, ..others(kernel, lanes) };
     let rows = match kernel.required_group_size {
+        Some([x, y, z]) if flat.is_some() => match (x * y * z).is_multiple_of(lanes) {
+            true => Rows::Whole,
+            false if may_be_uneven => Rows::Any,
+            false => return Err(Refusal::new("a group that fills no vectors")),
+        },
         Some(group @ [row, ..]) if !row.is_multiple_of(lanes) => {
-            match may_be_uneven && gains.suits(group) {
+            match may_be_uneven && gains.form(group) == Form::Uneven {
                 true => Rows::Any,
                 // If items do not communicate, the remaining ones run one at a time.
                 false if !together => Rows::Whole,
@@ -245,13 +277,16 @@ fn widen_for(
         _ => Rows::Whole,
     };
     let mut way = Way::new(&module, &source, rows, &steps)?;
-    let other = match together || kernel.facts.watch.is_some() {
+    let other = match together || flat.is_some() || kernel.facts.watch.is_some() {
         true => None,
         false => axis::other(&module, &source, &way, &steps),
     };
     let has_own_rows = kernel.required_group_size.is_some() && rows == Rows::Any;
-    let joins =
-        !together && other.is_none() && !has_own_rows && joins::joins(kernel, &source, &way);
+    let joins = !together
+        && flat.is_none()
+        && other.is_none()
+        && !has_own_rows
+        && joins::joins(kernel, &source, &way);
     let sums = if joins { sums::size(&module, &source, &way) } else { None };
     let has_room = |axis: u8, least: u32, below: u32| {
         kernel
@@ -320,14 +355,6 @@ fn widen_for(
             (module, uneven) = (both, Some(function));
         }
     }
-    let mut flat = None;
-    if has_both && subgroups && form != Some(Form::Usual) {
-        let source = flat::run(&mut module, &source);
-        let way = Way::new(&module, &source, Rows::Whole, &steps)?;
-        if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Whole) {
-            (module, flat) = (both, Some(function));
-        }
-    }
     let mut turned = None;
     if let Some(other) = other {
         let least = other.least(lanes).filter(|_| may_be_uneven);
@@ -367,7 +394,7 @@ fn widen_for(
         function,
         rows,
         uneven,
-        flat,
+        flat: flat.is_some(),
         left_out,
         lanes,
         ids,

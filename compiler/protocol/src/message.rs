@@ -7,7 +7,7 @@ use crate::checks::{Checks, Sites};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -143,41 +143,58 @@ pub enum Form {
     Usual,
     /// Those of [`Uneven`] rows.
     Uneven,
+    /// Those of this size alone, as if the kernel required it.
+    Sized([u32; 3]),
 }
 
-/// The groups that a kernel's [uneven form](Form::Uneven) runs in vectors, where its usual form runs one
-/// work-item at a time.
+/// The groups that a kernel's other forms run in vectors, where its usual form runs one work-item at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uneven {
     /// Work-items of a vector. A row of another number than multiples of this is uneven.
     pub lanes: u32,
     /// The shortest row that goes in vectors, in work-items.
     pub least_row: u32,
-    /// Vectors are sub-groups, which are numbered through the group: of groups of several rows only those that
-    /// consist of whole vectors go in vectors.
+    /// Vectors are sub-groups, which are numbered through the group.
     pub one_row: bool,
     /// All work-items of a group run in one form, since they wait for each other. Otherwise, the usual form
     /// runs one at a time only those that are left over behind the whole vectors of a row.
     pub together: bool,
+    /// Whether there is a [form](Form::Uneven) for uneven rows of any length. If the usual form runs no group in
+    /// vectors, there is none.
+    pub any: bool,
 }
 
 impl Uneven {
-    /// Whether groups of this size are such groups, and the form is worth its time to build. If work-items do
-    /// not wait for each other, it is for groups of several rows where a third of the time is saved: a
-    /// work-item that is left over takes half as long as a vector.
-    pub fn suits(&self, [row, rows, planes]: [u32; 3]) -> bool {
+    /// The form that is best for groups of a size, and worth its time to build.
+    ///
+    /// Vectors are parts of rows. Where work-items wait for each other, groups of shorter rows, and those of several
+    /// uneven rows with sub-groups, go in vectors that continue in the next row. What follows from an id depends on
+    /// the group's size then, so such a form is for one size.
+    ///
+    /// If work-items do not wait for each other, the uneven form is for groups of several rows where a third of the
+    /// time is saved: a work-item that is left over takes half as long as a vector.
+    pub fn form(&self, group: [u32; 3]) -> Form {
+        let [row, rows, planes] = group;
         let one_row = (rows, planes) == (1, 1);
         let items = row.saturating_mul(rows).saturating_mul(planes);
-        let whole = self.one_row && items.is_multiple_of(self.lanes);
         let (Some(rest), Some(vectors)) =
             (row.checked_rem(self.lanes), row.checked_div(self.lanes))
         else {
-            return false;
+            return Form::Usual;
         };
-        (row >= self.least_row || whole)
-            && rest != 0
-            && (!self.one_row || one_row || whole)
+        let continues = row < self.least_row || (self.one_row && !one_row);
+        if rest == 0 {
+            Form::Usual
+        } else if self.together && continues && items >= self.least_row {
+            Form::Sized(group)
+        } else if self.any
+            && row >= self.least_row
             && (self.together || (!one_row && rest > vectors + 2))
+        {
+            Form::Uneven
+        } else {
+            Form::Usual
+        }
     }
 }
 
@@ -390,8 +407,7 @@ pub struct KernelCode {
     pub debug: Vec<DebugSection>,
     /// The places that it checks; `None` if it checks nothing.
     pub sites: Option<Sites>,
-    /// The groups for which the kernel has [another form](Form::Uneven); `None` if it has none, or if this
-    /// is it.
+    /// The groups for which the kernel has other forms; `None` if it has none, or if this is one.
     pub uneven: Option<Uneven>,
     /// The dimension in which groups are best long: 0, unless the kernel has vectors in another one.
     pub axis: u8,
@@ -424,30 +440,42 @@ pub struct DebugPlace {
 mod tests {
     use super::*;
 
-    /// Where work-items wait for each other, any uneven row that is long enough needs the form.
+    const FORM: Uneven =
+        Uneven { lanes: 16, least_row: 4, one_row: false, together: true, any: true };
+
+    /// Where work-items wait for each other, any uneven row that is long enough needs the form for such, and groups of
+    /// shorter rows, or of several with sub-groups, one of their own.
     #[test]
-    fn groups_that_wait_need_the_form_for_all_uneven_rows() {
-        let form = Uneven { lanes: 16, least_row: 4, one_row: false, together: true };
+    fn groups_that_wait_need_a_form_for_all_uneven_rows() {
         for group in [[8, 8, 1], [20, 1, 1], [1000, 1, 1], [4, 1, 1]] {
-            assert!(form.suits(group), "{group:?}");
+            assert_eq!(FORM.form(group), Form::Uneven, "{group:?}");
         }
-        for group in [[16, 16, 1], [3, 64, 1], [1, 1, 1]] {
-            assert!(!form.suits(group), "{group:?}");
+        for group in [[3, 64, 1], [1, 128, 1], [1, 1, 64], [1, 2, 2]] {
+            assert_eq!(FORM.form(group), Form::Sized(group), "{group:?}");
         }
-        let subgroups = Uneven { one_row: true, ..form };
-        assert!(subgroups.suits([8, 8, 1]) && subgroups.suits([1, 4, 4]));
-        assert!(!subgroups.suits([8, 3, 1]) && !subgroups.suits([16, 2, 1]));
+        for group in [[16, 16, 1], [1, 1, 1], [1, 3, 1], [0, 0, 0]] {
+            assert_eq!(FORM.form(group), Form::Usual, "{group:?}");
+        }
+        let subgroups = Uneven { one_row: true, ..FORM };
+        for group in [[8, 8, 1], [1, 4, 4], [8, 3, 1]] {
+            assert_eq!(subgroups.form(group), Form::Sized(group), "{group:?}");
+        }
+        assert_eq!(subgroups.form([20, 1, 1]), Form::Uneven);
+        assert_eq!(subgroups.form([16, 2, 1]), Form::Usual);
+        let parted = Uneven { any: false, ..FORM };
+        assert_eq!(parted.form([20, 1, 1]), Form::Usual);
+        assert_eq!(parted.form([1, 128, 1]), Form::Sized([1, 128, 1]));
     }
 
     /// Otherwise it is built only for groups whose time is mostly that of what is left over of rows.
     #[test]
     fn other_groups_need_the_form_where_little_goes_in_whole_vectors() {
-        let form = Uneven { lanes: 16, least_row: 4, one_row: false, together: false };
+        let form = Uneven { together: false, ..FORM };
         for group in [[8, 8, 1], [4, 4, 4], [10, 10, 1], [20, 20, 1], [24, 8, 1]] {
-            assert!(form.suits(group), "{group:?}");
+            assert_eq!(form.form(group), Form::Uneven, "{group:?}");
         }
         for group in [[1000, 1, 1], [20, 1, 1], [17, 8, 1], [100, 4, 1], [32, 8, 1], [3, 64, 1]] {
-            assert!(!form.suits(group), "{group:?}");
+            assert_eq!(form.form(group), Form::Usual, "{group:?}");
         }
     }
 }

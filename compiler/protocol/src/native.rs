@@ -22,7 +22,7 @@ use crate::{ArgKind, DebugPlace, Form, Input, KernelCode, ModuleInfo, TargetCpu,
 
 /// Version of the format, and of the interface between kernels and device. Every change of either needs
 /// a new number.
-pub const NATIVE_VERSION: u32 = 10;
+pub const NATIVE_VERSION: u32 = 11;
 
 /// The first bytes of a native binary.
 pub const MAGIC: [u8; 8] = *b"TallyNat";
@@ -59,6 +59,7 @@ impl NativeCode {
         match form {
             Form::Usual => Some(&self.usual),
             Form::Uneven => self.uneven.as_ref(),
+            Form::Sized(_) => None,
         }
     }
 

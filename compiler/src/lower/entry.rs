@@ -32,8 +32,6 @@ pub(super) struct Runner {
     pub(super) least: u32,
     /// The dimension in which its vectors lie.
     pub(super) axis: u8,
-    /// Whether it runs a group as one row.
-    pub(super) flat: bool,
 }
 
 /// The symbol of the function that runs a group in vectors, where the kernel has barriers.
@@ -48,19 +46,19 @@ const JOINED: &str = "tally.joined";
 const TURNED: &str = "tally.turned";
 /// The symbol of the function that does so for uneven rows.
 const UNEVEN: &str = "tally.uneven";
-/// The symbol of the function that runs a group as one row.
-const FLAT: &str = "tally.flat";
 /// The symbol of the function that runs such a group one item at a time.
 const ITEMS: &str = "tally.items";
 
 /// Emits the entry function. `vectors` run several items at a time, if the kernel is widened. With
-/// `subgroups`, vectors are sub-groups: a vector must begin where a sub-group does.
+/// `subgroups`, vectors are sub-groups: a vector must begin where a sub-group does. `exact` is the group size that
+/// they are for, if the kernel requires one: in one row, if that is how a group runs.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
     one: &Runner,
     vectors: &[Runner],
     subgroups: bool,
+    exact: Option<[u32; 3]>,
 ) -> String {
     unit.declare("i64", "llvm.umin.i64", "i64, i64");
     let mut text = format!("; kernel {:?}\n", kernel.name);
@@ -111,8 +109,7 @@ pub(super) fn lower(
             text += &group(unit, kernel, ITEMS, one, usual);
         }
     } else {
-        let exact = kernel.required_group_size;
-        text += &choice(entry, vectors, subgroups, exact, unit.joins);
+        text += &choice(entry, vectors, subgroups, kernel.required_group_size, unit.joins);
         unit.exact = exact;
         for runner in vectors {
             text += &group(unit, kernel, symbol(runner), runner, &[]);
@@ -136,7 +133,6 @@ const ATTRIBUTES: &str = "attributes #0 = { nounwind \"reciprocal-estimates\"=\"
 /// The symbol of the function that runs a group in the runner's vectors, if there is a choice.
 fn symbol(runner: &Runner) -> &'static str {
     match (runner.rows, runner.axis) {
-        _ if runner.flat => FLAT,
         (Rows::Any, _) => UNEVEN,
         (Rows::Whole, 0) => VECTORS,
         (Rows::Whole, _) => TURNED,
@@ -154,9 +150,9 @@ fn nest(axis: u8) -> [&'static str; 3] {
 }
 
 /// The entry function of a kernel with several forms. It chooses vectors if rows consist of whole ones,
-/// or if the form is for uneven rows and they are not too short for it, or if it runs groups as one row and vectors
-/// fill that, or if vectors lie in another dimension and there is one; else it runs one item at a time. If the kernel
-/// requires a group size, all sizes are constants in its one form with vectors, which is for that size alone.
+/// or if the form is for uneven rows and they are not too short for it, or if vectors lie in another dimension and
+/// there is one; else it runs one item at a time. If the kernel requires a group size, all sizes are constants in its
+/// one form with vectors, which is for that size alone.
 fn choice(
     entry: &str,
     vectors: &[Runner],
@@ -181,16 +177,6 @@ fn choice(
                 }
                 text += "  %exact.xy = and i1 %nx.exact, %ny.exact\n";
                 text += &format!("  %{name}.fits = and i1 %exact.xy, %nz.exact\n");
-            }
-            (None, _) if runner.flat => {
-                text += &format!(
-                    "  %all.xy = mul i64 %nx, %ny
-  %all = mul i64 %all.xy, %nz
-  %all.rest = and i64 %all, {}
-  %{name}.fits = icmp eq i64 %all.rest, 0
-",
-                    lanes - 1
-                );
             }
             (None, Rows::Whole) if axis != 0 => {
                 text += &format!("  %{name}.fits = icmp uge i64 {row}, {lanes}\n");
@@ -273,10 +259,6 @@ fn group(
     let axis = vectors.first().map_or(one.axis, |runner| runner.axis);
     let [row, ..] = nest(axis);
     for (dimension, name) in (0..).zip(["%nx", "%ny", "%nz"]) {
-        if one.flat {
-            text += &local_size(&format!("{name}.rows"), dimension, unit.exact);
-            continue;
-        }
         if joins && dimension != axis {
             // The rows and planes that are to run are given.
             text += &format!("  {name} = add i64 %{}.end, 0\n", &name[2..]);
@@ -291,13 +273,6 @@ fn group(
         let (last, step) = (one.lanes - 1, i64::from(one.lanes));
         text += &format!("  {name}.more = add i64 {name}.items, {last}\n");
         text += &format!("  {name} = and i64 {name}.more, {}\n", -step);
-    }
-    if one.flat {
-        text += "  %nxy.rows = mul i64 %nx.rows, %ny.rows
-  %nx = mul i64 %nxy.rows, %nz.rows
-  %ny = add i64 0, 1
-  %nz = add i64 0, 1
-";
     }
     let mut args = arguments(unit, kernel, &mut text);
     let function = function_symbol(one.function);

@@ -43,8 +43,9 @@ struct State<B> {
 
 struct Module<B> {
     built: Arc<B>,
-    /// The code that no thread has begun.
-    open: HashSet<CodeId>,
+    kernels: u32,
+    /// The code that threads have begun.
+    begun: HashSet<CodeId>,
 }
 
 impl<B> Default for Queue<B> {
@@ -77,11 +78,10 @@ impl<B> Queue<B> {
         if !state.building.remove(&module) {
             return;
         }
-        let code = |form| (0..kernels).map(move |kernel| CodeId { kernel, form });
-        let open = code(Form::Usual).chain(code(Form::Uneven)).collect();
-        state.modules.insert(module, Module { built, open });
+        state.modules.insert(module, Module { built, kernels, begun: HashSet::new() });
         // Another form is only generated for a client that waits for it.
-        state.later.extend(code(Form::Usual).map(|code| (module, code)));
+        let usual = (0..kernels).map(|kernel| CodeId { kernel, form: Form::Usual });
+        state.later.extend(usual.map(|code| (module, code)));
         drop(state);
         self.changed.notify_all();
     }
@@ -144,7 +144,8 @@ impl<B> State<B> {
     fn begin(&mut self, module: u64, code: CodeId) -> Option<Job<B>> {
         let entry = self.modules.get_mut(&module)?;
         let built = entry.built.clone();
-        entry.open.remove(&code).then_some(Job::Code { module, code, built })
+        let is_new = code.kernel < entry.kernels && entry.begun.insert(code);
+        is_new.then_some(Job::Code { module, code, built })
     }
 }
 

@@ -211,7 +211,7 @@ impl Widener<'_> {
         if together {
             return Ok(());
         }
-        Err(Refusal::new("a barrier where the items of a vector may have parted"))
+        Err(Refusal::of_rows("a barrier where the items of a vector may have parted"))
     }
 
     fn terminator(&mut self, place: usize, id: BlockId, block: &Block) -> Result<(), Refusal> {

@@ -7,6 +7,7 @@ use std::fmt::{self, Write};
 
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
+use tally_compiler::widen::widen;
 use tally_compiler_protocol::{Form, TargetCpu};
 
 use crate::guarded::Guarded;
@@ -121,10 +122,21 @@ pub fn compare_at(
     let mut scalar: Option<&TargetCpu> = None;
     widths.iter().try_for_each(|(target, lanes)| {
         let lanes = *lanes;
-        let compare = |kernel: &Kernel| {
+        let compare_in = |kernel: &Kernel, runs: &[Run]| {
             compare_with(kernel, module, name, runs)
                 .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
         };
+        let compare = |kernel: &Kernel| compare_in(kernel, runs);
+        for size in sizes_with_a_form(module, name, lanes, runs) {
+            let kernel = match target.name.as_str() {
+                "x86-64-v4" => Kernel::in_form(module, name, target, Form::Sized(size))
+                    .unwrap_or_else(|| panic!("{name} has no form for {size:?}")),
+                _ => Kernel::with_lanes(&requiring(module, size), name, target, lanes),
+            };
+            let of_size = runs.iter().filter(|(grid, _)| grid.group == size).cloned();
+            compare_in(&kernel, &of_size.collect::<Vec<_>>())
+                .map_err(|how| format!("in the form for {size:?}: {how}"))?;
+        }
         let kernel = match target.name.as_str() {
             // The code for drivers: there may be two lengths of vectors, and two forms, of which either runs
             // all groups.
@@ -143,6 +155,25 @@ pub fn compare_at(
         }
         compare(&kernel)
     })
+}
+
+/// A module whose kernels require a group size.
+pub fn requiring(module: &Module, size: [u32; 3]) -> Module {
+    let mut module = module.clone();
+    module.kernels.iter_mut().for_each(|kernel| kernel.required_group_size = Some(size));
+    module
+}
+
+/// The sizes of groups in these launches for which a kernel has a form of their own.
+fn sizes_with_a_form(module: &Module, name: &str, lanes: u32, runs: &[Run]) -> BTreeSet<[u32; 3]> {
+    let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+    let mut sizes: BTreeSet<_> = runs.iter().map(|(grid, _)| grid.group).collect();
+    sizes.retain(|&size| {
+        let module = requiring(module, size);
+        let widened = widen(&module, &module.kernels[index], lanes);
+        kernel.required_group_size.is_none() && widened.is_ok_and(|widened| widened.flat)
+    });
+    sizes
 }
 
 /// Like [`compare`], for a random program. LLVM optimises it as for a driver at one of [`widths`], in
@@ -429,6 +460,8 @@ pub enum Groups {
     Rows,
     /// Groups of up to three dimensions, with rows that seldom consist of whole vectors.
     Uneven,
+    /// Groups with rows of 1 to 3 items, and many of them.
+    Columns,
 }
 
 impl Groups {
@@ -438,7 +471,7 @@ impl Groups {
             Self::Rows => {
                 "size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0), pick = 3;\n"
             }
-            Self::Uneven => {
+            Self::Uneven | Self::Columns => {
                 "size_t i = get_global_linear_id(), l = get_local_linear_id();\n\
                  size_t n = get_local_size(0) * get_local_size(1) * get_local_size(2), pick = n / 2;\n"
             }
@@ -450,6 +483,7 @@ impl Groups {
         let grids = match self {
             Self::Rows => vec![Grid::line(80, 32)],
             Self::Uneven => uneven_grids(&mut Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))),
+            Self::Columns => column_grids(&mut Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))),
         };
         let run = |grid: Grid| {
             let items: u64 = grid.global.iter().product();
@@ -475,6 +509,17 @@ fn uneven_grids(random: &mut Random) -> Vec<Grid> {
         Grid { offset: [random.below(1000), 0, 0], global, group }
     };
     [1, 1, 2, 3].map(grid).into()
+}
+
+/// Groups of columns, in the second and in the third dimension, with partial ones at the edge.
+fn column_grids(random: &mut Random) -> Vec<Grid> {
+    let grid = |shape: [u64; 3]| {
+        let group = shape.map(|most| if most == 1 { 1 } else { 1 + random.below(most) });
+        let global = group.map(|size| if size == 1 { 2 } else { 2 * size - random.below(size) });
+        let group = group.map(|size| size as u32);
+        Grid { offset: [0, random.below(1000), 0], global, group }
+    };
+    [[1, 70, 1], [1, 1, 70], [3, 40, 1], [2, 12, 5]].map(grid).into()
 }
 
 impl Program {
@@ -745,4 +790,10 @@ fn random_programs_agree() {
 #[test]
 fn random_programs_agree_in_uneven_groups() {
     programs_agree(Groups::Uneven, 6);
+}
+
+/// In groups whose rows are shorter than a quarter of a vector.
+#[test]
+fn random_programs_agree_in_groups_of_columns() {
+    programs_agree(Groups::Columns, 6);
 }

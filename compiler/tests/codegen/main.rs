@@ -15,6 +15,7 @@ mod debug;
 mod diff;
 mod divide;
 mod faults;
+mod flat;
 mod float_modes;
 mod gathers;
 mod globals;

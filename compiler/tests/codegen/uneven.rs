@@ -221,10 +221,10 @@ fn a_group_of_8_by_8_runs_in_vectors_of_two_rows() {
     );
     let usual =
         widen_in(&module, &module.kernels[0], 16, false, Form::Usual).expect("it has shuffles");
-    assert!(usual.left_out.expect("it requires no size").suits([8, 8, 1]));
+    assert!(usual.left_out.expect("it requires no size").form([8, 8, 1]) == Form::Sized([8, 8, 1]));
     for target in targets() {
-        let kernel = Kernel::in_form(&module, "near", &target, Form::Uneven);
-        let kernel = kernel.expect("it has a form for uneven rows");
+        let kernel = Kernel::in_form(&module, "near", &target, Form::Sized([8, 8, 1]));
+        let kernel = kernel.expect("it has a form for that size");
         let mut out = [0; 4 * 64];
         let grid = Grid { offset: [0; 3], global: [8, 8, 1], group: [8, 8, 1] };
         kernel.run(grid, vec![Arg::Buffer(&mut out), Arg::Local(4 * 64)]);
@@ -265,8 +265,8 @@ fn a_required_size_with_uneven_rows_goes_in_vectors() {
         same_in_all(&module, "turn", &runs);
     }
     let column = module(&clang::compile_text(&text([1, 64, 1]), &["-O2", "-w"]));
-    let refusal = widen(&column, &column.kernels[0], 16).expect_err("one item of a vector");
-    assert_eq!(refusal.to_string(), "rows of a group that fill no vectors");
+    let widened = widen(&column, &column.kernels[0], 16).expect("it runs as one row");
+    assert_eq!((widened.rows, widened.flat), (Rows::Whole, true));
 }
 
 /// Items that do not wait go in vectors too, where rows are short: branches that items take apart, loops that they
@@ -289,7 +289,8 @@ fn short_rows_go_in_vectors_without_barriers() {
     let kernel = &module.kernels[0];
     let usual = widen_in(&module, kernel, 16, false, Form::Usual).expect("a plain kernel");
     let left_out = usual.left_out.expect("it requires no size");
-    assert!(left_out.suits([8, 8, 1]) && !left_out.suits([64, 4, 1]));
+    assert_eq!(left_out.form([8, 8, 1]), Form::Uneven);
+    assert_eq!(left_out.form([64, 4, 1]), Form::Usual);
     let runs = GROUPS.iter().chain(&[[8, 8, 1], [20, 20, 1]]).flat_map(|&group| grids(group));
     let runs = runs.map(|grid| {
         let n = volume(grid);

@@ -185,7 +185,8 @@ impl Module {
             // time to build it.
             usual.uneven = usual.uneven.filter(|uneven| uneven.together);
             // Without it the usual code runs all groups.
-            let uneven = usual.uneven.and_then(|_| code(kernel, Form::Uneven).ok());
+            let uneven = usual.uneven.filter(|uneven| uneven.any);
+            let uneven = uneven.and_then(|_| code(kernel, Form::Uneven).ok());
             Ok(NativeCode { usual, uneven })
         });
         let native = NativeModule {

@@ -53,7 +53,7 @@ fn module() -> NativeModule {
         remark: String::new(),
         sites: None,
         debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
-        uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false, together: true }),
+        uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false, together: true, any: true }),
         axis: 1,
     };
     let uneven = Some(KernelCode { blob: (0..230).collect(), uneven: None, ..code.clone() });

@@ -279,6 +279,7 @@ impl Entry {
         match form {
             Form::Usual => format!("{}.{kernel}", self.name),
             Form::Uneven => format!("{}.{kernel}.uneven", self.name),
+            Form::Sized([x, y, z]) => format!("{}.{kernel}.{x}x{y}x{z}", self.name),
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels' code in executable memory.
 //!
-//! A kernel may have two forms, for groups with whole rows and for those with uneven rows. Either runs all groups
-//! right. The second takes as long to build as the first, and most programs never need it, so it is built when
-//! a launch's group size is set for which it is faster.
+//! A kernel may have several forms: for groups with whole rows, for those with uneven rows, and for groups of one size.
+//! Each runs all groups right. The others take as long to build as the first, and most programs never need them, so
+//! one is built when a launch's group size is set for which it is faster.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,10 +24,10 @@ use crate::vm::{Mapping, Vm};
 pub struct Code {
     kernel: u32,
     usual: Piece,
-    /// The groups for which there is another form.
+    /// The groups for which there are other forms.
     other: Option<Uneven>,
-    /// That form, once a launch has needed it; `None`: there is none after all.
-    uneven: OnceLock<Option<Piece>>,
+    /// Those that launches have needed, in the order in which they did; `None`: there is none after all.
+    others: [OnceLock<(Form, Option<Piece>)>; MAX_OTHERS],
     /// Local memory of the kernel's own variables, in bytes.
     pub local_static: u32,
     /// The dimension in which groups are best long.
@@ -35,6 +35,10 @@ pub struct Code {
     /// The data to which its checks refer, if it has any.
     pub watched: Option<Arc<Watched>>,
 }
+
+/// The maximum number of forms of a kernel beside the usual one. Most programs launch a kernel with groups of one size
+/// or two; one that tries all should not have the kernel built for each.
+const MAX_OTHERS: usize = 8;
 
 /// One form of a kernel's code, in executable memory.
 pub struct Piece {
@@ -62,7 +66,7 @@ impl Code {
             kernel,
             usual,
             other: made.uneven,
-            uneven: OnceLock::new(),
+            others: Default::default(),
             local_static: made.local_static_bytes,
             axis: made.axis,
             watched,
@@ -72,39 +76,48 @@ impl Code {
     /// Loads the form for groups of this size, unless it is there. Without it the usual one runs them more
     /// slowly, so no error stops the program.
     pub(super) fn prepare(&self, vm: &Vm, build: &Build, group: [u32; 3]) {
-        if !self.other.is_some_and(|uneven| uneven.suits(group)) {
-            return;
-        }
+        let Some(form) = self.other_form(group) else { return };
         // Other threads that need it wait here.
-        self.uneven.get_or_init(|| {
-            let id = CodeId { kernel: self.kernel, form: Form::Uneven };
-            match Piece::load(vm, build, id) {
-                Ok((piece, _)) => Some(piece),
-                Err(error) => {
-                    let name = build.kernel_name(self.kernel);
-                    log::warn!(
-                        "kernel {name:?} runs uneven rows one item at a time: {}",
-                        error.text()
-                    );
-                    None
-                }
-            }
-        });
+        let load = || {
+            let id = CodeId { kernel: self.kernel, form };
+            let piece = Piece::load(vm, build, id).map(|(piece, _)| piece);
+            let piece = piece.inspect_err(|error| {
+                let name = build.kernel_name(self.kernel);
+                log::warn!(
+                    "kernel {name:?} runs groups of {group:?} one item at a time: {}",
+                    error.text()
+                );
+            });
+            (form, piece.ok())
+        };
+        self.others.iter().find(|other| other.get_or_init(load).0 == form);
+    }
+
+    /// The form that is best for groups of a size, unless that is the usual one, or no group has that size.
+    fn other_form(&self, group: [u32; 3]) -> Option<Form> {
+        let form = self.other?.form(group);
+        (form != Form::Usual && items(group) <= MAX_GROUP_ITEMS.into()).then_some(form)
     }
 
     /// The form that runs groups of this size, of those that are [prepared](super::Module::prepare).
     pub fn piece(&self, group: [u32; 3]) -> &Piece {
-        let items = group.iter().map(|&n| u128::from(n)).product::<u128>();
-        let uneven =
-            self.other.filter(|uneven| uneven.suits(group)).and_then(|_| self.uneven.get());
+        let items = items(group);
+        let form = self.other_form(group);
+        let mut others = self.others.iter().map_while(OnceLock::get);
+        let other = others.find(|(of, _)| Some(*of) == form).and_then(|(_, piece)| piece.as_ref());
         let fits = |piece: &&Piece| items <= u128::from(piece.max_items());
-        uneven.and_then(Option::as_ref).filter(fits).unwrap_or(&self.usual)
+        other.filter(fits).unwrap_or(&self.usual)
     }
 
     /// The form that runs groups of any size.
     pub fn usual(&self) -> &Piece {
         &self.usual
     }
+}
+
+/// The number of work-items of a group.
+fn items(group: [u32; 3]) -> u128 {
+    group.iter().map(|&n| u128::from(n)).product()
 }
 
 /// Makes a kernel's code known to the debugger, if it has debug information.
@@ -135,6 +148,7 @@ impl Piece {
         match id.form {
             Form::Usual => log::debug!("kernel {name:?} is at {entry:#x}"),
             Form::Uneven => log::debug!("kernel {name:?} for uneven rows is at {entry:#x}"),
+            Form::Sized(size) => log::debug!("kernel {name:?} for {size:?} is at {entry:#x}"),
         }
         if !made.remark.is_empty() {
             log::info!("kernel {name:?} runs {}", made.remark);
