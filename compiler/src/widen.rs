@@ -277,6 +277,7 @@ fn widen_for(
         _ => Rows::Whole,
     };
     let mut way = Way::new(&module, &source, rows, &steps)?;
+    let part = flat.map_or(u32::MAX, flat::row);
     let other = match together || flat.is_some() || kernel.facts.watch.is_some() {
         true => None,
         false => axis::other(&module, &source, &way, &steps),
@@ -308,6 +309,9 @@ fn widen_for(
     if rows == Rows::Whole {
         way = without_masks(&mut module, &mut source, way, &steps, together)?;
     }
+    if part < lanes {
+        way.shapes.follow_phis(&source, &way.flow);
+    }
     let exchanges = |inst: &Inst| matches!(inst.op, Op::Collect(..));
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let may_part = kernel.facts.watch.is_none() && !subgroups && !insts.any(exchanges);
@@ -329,6 +333,7 @@ fn widen_for(
         let mut widener = Widener::new(source, &way.flow, &way.shapes, out, rows, long);
         widener.may_part = may_part;
         widener.sums = sums;
+        widener.part = part.min(lanes);
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels whose work-items wait for each other, in groups whose rows are not made of whole vectors: they
-//! have code of their own for these, which is only built when such a group is asked for.
+//! have code of their own for these, and for each size of groups with short rows, which is only built when such a
+//! group is asked for.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -118,8 +119,8 @@ impl Drop for Place {
 #[test]
 fn code_for_uneven_rows_is_built_when_a_group_has_some() {
     let place = Place::new("when");
-    // Whole vectors, one work-item, short rows: nothing that it would be good for.
-    for group in [[64, 1, 1], [32, 3, 2], [1, 1, 1], [1, 20, 1]] {
+    // Whole vectors, one work-item: nothing that it would be good for.
+    for group in [[64, 1, 1], [32, 3, 2], [1, 1, 1]] {
         let said = place.run(group);
         assert!(!said.contains(SAYS), "{group:?}: {said}");
         assert_eq!(place.files(), (2, 0), "{group:?}");
@@ -134,6 +135,39 @@ fn code_for_uneven_rows_is_built_when_a_group_has_some() {
     assert!(said.contains(SAYS), "the cache has it: {said}");
 }
 
+/// Groups of several short rows have code for their size, which is kept too.
+#[test]
+fn code_for_short_rows_is_built_for_their_size() {
+    let place = Place::new("size");
+    place.run([64, 1, 1]);
+    let sizes = [[1, 20, 1], [7, 5, 1]];
+    for (files, size) in (3..).zip(sizes) {
+        for _ in 0..2 {
+            let said = place.run(size);
+            assert!(said.contains(&format!("for {size:?} is at")), "{size:?}: {said}");
+            assert_eq!(place.files(), (files, 0), "{size:?}");
+        }
+    }
+    place.stop_the_compiler();
+    let said = place.run(sizes[0]);
+    assert!(said.contains("for [1, 20, 1] is at"), "the cache has it: {said}");
+    let said = place.run([1, 21, 1]);
+    assert!(said.contains("runs groups of [1, 21, 1] one item at a time"), "{said}");
+}
+
+/// A kernel has code for a few sizes; the usual one runs all others.
+#[test]
+fn groups_of_more_sizes_than_there_is_code_for_are_right() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&ze::spirv_from(SOURCE), "").expect("it is valid");
+    for turn in 0..2 {
+        for rows in 4..16 {
+            run(&gpu, module, [1 + (rows + turn) % 3, rows, 1]);
+        }
+    }
+    check!(zeModuleDestroy(module));
+}
+
 /// "Without it the usual one runs them more slowly, so no error stops the program."
 #[test]
 fn without_a_compiler_the_usual_code_runs_uneven_rows() {
@@ -141,7 +175,7 @@ fn without_a_compiler_the_usual_code_runs_uneven_rows() {
     place.run([64, 1, 1]);
     place.stop_the_compiler();
     let said = place.run(UNEVEN);
-    assert!(said.contains("runs uneven rows one item at a time"), "{said}");
+    assert!(said.contains("runs groups of [20, 1, 1] one item at a time"), "{said}");
 }
 
 /// Debuggers find one piece of code for all groups.

@@ -167,9 +167,9 @@ pub struct Uneven {
 impl Uneven {
     /// The form that is best for groups of a size, and worth its time to build.
     ///
-    /// Vectors are parts of rows. Where work-items wait for each other, groups of shorter rows, and those of several
-    /// uneven rows with sub-groups, go in vectors that continue in the next row. What follows from an id depends on
-    /// the group's size then, so such a form is for one size.
+    /// Vectors are parts of rows. Where work-items wait for each other, groups of several rows that are shorter than
+    /// half a vector, or that are uneven and have sub-groups, go in vectors that continue in the next row. What follows
+    /// from an id depends on the group's size then, so such a form is for one size.
     ///
     /// If work-items do not wait for each other, the uneven form is for groups of several rows where a third of the
     /// time is saved: a work-item that is left over takes half as long as a vector.
@@ -182,7 +182,7 @@ impl Uneven {
         else {
             return Form::Usual;
         };
-        let continues = row < self.least_row || (self.one_row && !one_row);
+        let continues = !one_row && (self.one_row || row < self.lanes / 2);
         if rest == 0 {
             Form::Usual
         } else if self.together && continues && items >= self.least_row {
@@ -450,7 +450,7 @@ mod tests {
         for group in [[8, 8, 1], [20, 1, 1], [1000, 1, 1], [4, 1, 1]] {
             assert_eq!(FORM.form(group), Form::Uneven, "{group:?}");
         }
-        for group in [[3, 64, 1], [1, 128, 1], [1, 1, 64], [1, 2, 2]] {
+        for group in [[3, 64, 1], [1, 128, 1], [1, 1, 64], [1, 2, 2], [7, 2, 1]] {
             assert_eq!(FORM.form(group), Form::Sized(group), "{group:?}");
         }
         for group in [[16, 16, 1], [1, 1, 1], [1, 3, 1], [0, 0, 0]] {

@@ -262,7 +262,7 @@ impl Types<'_> {
             Op::Whole(a) => rule(self.of(*a) == result && *self.ty(result) == Type::Bool),
             Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
             Op::LastTrue(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32)),
-            Op::InLine(_, mask, _) => {
+            Op::InLine(_, mask, ..) => {
                 rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
             }
             Op::AddLater(_, value, mask) => {

@@ -198,9 +198,10 @@ pub enum Op {
     /// The index of the last true component of a vector of `bool`, `i32`; that of some component if there is
     /// none.
     LastTrue(Operand),
-    /// Whether the addresses of a vector (first) are contiguous at the given distance in bytes where a
-    /// vector of `bool` (second) is true, and it is true for the first component. `bool`.
-    InLine(Operand, Operand, u64),
+    /// Whether the addresses of a vector (first) are contiguous at the given distance in bytes, in each part of so many
+    /// components (last), where a vector of `bool` (second) is true, and it is true for the first component of each
+    /// part. `bool`.
+    InLine(Operand, Operand, u64, u32),
     /// Hints to the processor that the memory at a pointer will be read. Accesses nothing.
     Prefetch(Operand),
     /// Reads the components of a vector, which are contiguous at a pointer (first), where a vector of
@@ -339,7 +340,7 @@ macro_rules! visit_operands {
             | Op::Store(a, b, _)
             | Op::MaskedLoad(a, b, _)
             | Op::Gather(a, b, _)
-            | Op::InLine(a, b, _)
+            | Op::InLine(a, b, ..)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..)
             | Op::Accessible(a, b)

@@ -311,7 +311,9 @@ impl FunctionText<'_> {
             Op::Any(a) => format!("any {}", o(a)),
             Op::LastTrue(a) => format!("last_true {}", o(a)),
             Op::Prefetch(p) => format!("prefetch {}", o(p)),
-            Op::InLine(p, mask, by) => format!("in_line {} by {by} if {}", o(p), o(mask)),
+            Op::InLine(p, mask, by, part) => {
+                format!("in_line {} by {by} in parts of {part} if {}", o(p), o(mask))
+            }
             Op::MaskedLoad(p, mask, access) => {
                 format!("masked_load {}{access} if {}", o(p), o(mask))
             }

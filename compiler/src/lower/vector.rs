@@ -52,7 +52,7 @@ impl Body<'_, '_> {
                 self.line(&format!("call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)"));
                 return Ok(None);
             }
-            Op::InLine(at, mask, by) => self.in_line(at, mask, by),
+            Op::InLine(at, mask, by, part) => self.in_line(at, mask, by, part),
             Op::MaskedLoad(at, mask, access) => {
                 self.masked_read("load", "ptr", "p0", at, mask, access, result()?)
             }
@@ -128,19 +128,19 @@ impl Body<'_, '_> {
         Ok(format!("icmp ugt <{n} x i32> {all}, <{}>", items.join(", ")))
     }
 
-    /// Whether addresses are contiguous. Components that the mask leaves out may be poison, so a select
+    /// Whether addresses are contiguous in parts. Components that the mask leaves out may be poison, so a select
     /// replaces them before anything depends on them.
-    fn in_line(&mut self, at: Operand, mask: Operand, by: u64) -> String {
+    fn in_line(&mut self, at: Operand, mask: Operand, by: u64, part: u32) -> String {
         let n = self.unit.module.types.lanes(self.type_of(mask));
         let (at, mask) = (self.operand(at), self.typed(mask));
         let numbers = self.def(&format!("ptrtoint <{n} x ptr> {at} to <{n} x i64>"));
-        let first = self.def(&format!("extractelement <{n} x i64> {numbers}, i32 0"));
-        let one = self.def(&format!("insertelement <{n} x i64> poison, i64 {first}, i32 0"));
+        let from: Vec<String> = (0..n).map(|i| format!("i32 {}", i / part * part)).collect();
         let all = self.def(&format!(
-            "shufflevector <{n} x i64> {one}, <{n} x i64> poison, <{n} x i32> zeroinitializer"
+            "shufflevector <{n} x i64> {numbers}, <{n} x i64> poison, <{n} x i32> <{}>",
+            from.join(", ")
         ));
         let steps: Vec<String> =
-            (0..u64::from(n)).map(|i| format!("i64 {}", i.wrapping_mul(by))).collect();
+            (0..n).map(|i| format!("i64 {}", u64::from(i % part).wrapping_mul(by))).collect();
         let line = self.def(&format!("add <{n} x i64> {all}, <{}>", steps.join(", ")));
         let off = self.def(&format!("icmp ne <{n} x i64> {numbers}, {line}"));
         let off = self.def(&format!("select {mask}, <{n} x i1> {off}, <{n} x i1> zeroinitializer"));
@@ -148,8 +148,16 @@ impl Body<'_, '_> {
         self.unit.declare("i1", &name, &format!("<{n} x i1>"));
         let any = self.def(&format!("call i1 @{name}(<{n} x i1> {off})"));
         let none = self.def(&format!("xor i1 {any}, true"));
-        let runs = self.def(&format!("extractelement {mask}, i32 0"));
-        format!("select i1 {runs}, i1 {none}, i1 false")
+        let first_runs = |body: &mut Self, first: u32, holds: &str| {
+            let runs = body.def(&format!("extractelement {mask}, i32 {first}"));
+            format!("select i1 {runs}, i1 {holds}, i1 false")
+        };
+        let mut holds = first_runs(self, 0, &none);
+        for first in (part..n).step_by(part as usize) {
+            holds = self.def(&holds);
+            holds = first_runs(self, first, &holds);
+        }
+        holds
     }
 
     /// Text of a masked load or gather.

@@ -38,6 +38,8 @@ pub(super) struct Widener<'f> {
     pub(super) out: Builder,
     /// The rows of the groups that it runs.
     pub(super) rows: Rows,
+    /// Items of a vector that lie in one row.
+    pub(super) part: u32,
     /// Places of values, by number.
     pub(super) places: Vec<Place>,
     /// Places of values behind the loops that items leave at different times.
@@ -106,12 +108,14 @@ impl<'f> Widener<'f> {
     ) -> Self {
         let values = from.values.len();
         let blocks = from.blocks.len();
+        let lanes = out.lanes;
         Self {
             from,
             flow,
             shapes,
             out,
             rows,
+            part: lanes,
             places: vec![Place::Nowhere; values],
             escaped: vec![None; values],
             constants: FxHashMap::default(),

@@ -22,9 +22,22 @@ use crate::ir::{
 /// The most items of a group, which is the device's limit.
 pub(super) const MOST_ITEMS: u64 = 1 << 10;
 
+/// The smallest part of a vector that is an access of its own.
+const LEAST_PART: u32 = 4;
+
 /// Groups have at most 2^10 items, so `number * (2^20 / size rounded up) / 2^20` is exactly `number / size`: the
 /// rounding adds less than a 2^10th, and a quotient is at least that far below the next whole number.
 const SHIFT: u64 = 20;
+
+/// How many items that follow one another are certainly neighbours in one dimension, if vectors have parts of so many.
+pub(super) fn row([x, y, z]: [u32; 3]) -> u32 {
+    let row = match (x, y, z) {
+        (1, 1, _) | (1, _, 1) | (_, 1, 1) => u32::MAX,
+        (1, y, _) => y,
+        (x, ..) => x,
+    };
+    if row.is_power_of_two() && row >= LEAST_PART { row } else { u32::MAX }
+}
 
 /// Makes the first local id of a kernel with groups of a size an item's number in the group.
 pub(super) fn run(module: &mut Module, function: &mut Function, size: [u32; 3]) {

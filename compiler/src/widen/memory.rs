@@ -17,8 +17,8 @@ use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeI
 
 /// The arrangement of the items' addresses.
 enum Lie {
-    /// Contiguous from this address; only if the condition holds.
-    Line(Operand, Option<Operand>),
+    /// Contiguous from this address, or in parts of the vector from each of these; only if the condition holds.
+    Line(Vec<Operand>, Option<Operand>),
     /// All the same, or in no order.
     Apart,
 }
@@ -93,17 +93,18 @@ impl Widener<'_> {
             Shape::Strided { step, guard } if step == size as i64 => {
                 let guard = guard.and_then(|value| self.guards[value.index()]);
                 let holds = guard.map(|guard| self.out.read(guard.holds));
-                Ok(Lie::Line(self.one(at), holds))
+                Ok(Lie::Line(vec![self.one(at)], holds))
             }
-            // Quotients, remainders and bits of ids often give contiguous addresses. Each item's
-            // private memory is separate.
+            // Quotients, remainders and bits of ids often give contiguous addresses, or, if a vector is of several
+            // rows, in each of them. Each item's private memory is separate.
             Shape::Varying if line && !self.is_private(at) && self.shapes.is_computed(at) => {
                 let ty = self.type_in(at);
                 let bool = self.out.module.types.bool();
                 let (addresses, mask) = (self.vector(at)?, self.mask_value());
-                let holds = self.out.value(Op::InLine(addresses, mask, size), bool);
-                let first = self.out.value(Op::Extract(addresses, vec![0]), ty);
-                Ok(Lie::Line(first, Some(holds)))
+                let holds = self.out.value(Op::InLine(addresses, mask, size, self.part), bool);
+                let firsts = (0..self.out.lanes).step_by(self.part as usize);
+                let first = |lane| self.out.value(Op::Extract(addresses, vec![lane]), ty);
+                Ok(Lie::Line(firsts.map(first).collect(), Some(holds)))
             }
             _ => Ok(Lie::Apart),
         }
@@ -172,15 +173,15 @@ impl Widener<'_> {
         let size = self.out.module.types.size(ty);
         let line = self.is_vector(&leaves, size);
         match self.lie(at, size, line)? {
-            Lie::Line(first, holds) if line => {
+            Lie::Line(firsts, holds) if line => {
                 let readable = self.shapes.is_readable(at);
                 if holds.is_none() && !readable {
-                    self.prefetch(at, first, size);
+                    self.prefetch(at, firsts[0], size);
                 }
                 self.guarded(
                     holds,
                     &leaves,
-                    |this| Ok(this.load_line(first, &leaves, access, readable)),
+                    |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
                     |this| this.gather(at, &leaves, access),
                 )
             }
@@ -223,7 +224,7 @@ impl Widener<'_> {
 
     fn load_line(
         &mut self,
-        first: Operand,
+        firsts: &[Operand],
         leaves: &[Leaf],
         access: Access,
         readable: bool,
@@ -231,12 +232,18 @@ impl Widener<'_> {
         let leaf = leaves[0].ty;
         let vector = self.out.vector_of(leaf);
         let (n, lanes) = (leaves.len() as u32, self.out.lanes);
-        let long = self.out.vector(leaf, n * lanes);
-        let op = match self.mask.filter(|_| !readable) {
-            Some(mask) => Op::MaskedLoad(first, self.mask_of_parts(mask, n), access),
-            None => Op::Load(first, access),
-        };
-        let all = self.out.value(op, long);
+        let mask = self.mask.filter(|_| !readable).map(|mask| self.mask_of_parts(mask, n));
+        let each = n * lanes / firsts.len() as u32;
+        let ty = self.out.vector(leaf, each);
+        let mut lines = Vec::with_capacity(firsts.len());
+        for (number, &first) in (0..).zip(firsts) {
+            let op = match mask {
+                Some(mask) => Op::MaskedLoad(first, self.cut(mask, number * each, each), access),
+                None => Op::Load(first, access),
+            };
+            lines.push(self.out.value(op, ty));
+        }
+        let all = self.joined(lines, leaf, each);
         if n == 1 {
             return vec![all];
         }
@@ -287,13 +294,13 @@ impl Widener<'_> {
         // Three parts cannot be shuffled together in pairs.
         let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
         match self.lie(at, size, line)? {
-            Lie::Line(first, holds) if line => {
+            Lie::Line(firsts, holds) if line => {
                 let own = self.shapes.is_own(at);
                 self.guarded(
                     holds,
                     &[],
                     |this| {
-                        this.store_line(first, &values, &leaves, access, own);
+                        this.store_line(&firsts, &values, &leaves, access, own);
                         Ok(Vec::new())
                     },
                     |this| {
@@ -309,7 +316,7 @@ impl Widener<'_> {
 
     fn store_line(
         &mut self,
-        first: Operand,
+        firsts: &[Operand],
         values: &[Operand],
         leaves: &[Leaf],
         access: Access,
@@ -317,18 +324,24 @@ impl Widener<'_> {
     ) {
         let leaf = leaves[0].ty;
         let (n, lanes) = (leaves.len() as u32, self.out.lanes);
-        let mut value = self.line_of_parts(values, leaf);
-        if let Some(mask) = self.mask {
-            let mask = self.mask_of_parts(mask, n);
-            if !own {
-                let op = Op::MaskedStore(first, value, mask, access);
-                return self.out.effect(op, Default::default());
+        let all = self.line_of_parts(values, leaf);
+        let mask = self.mask.map(|mask| self.mask_of_parts(mask, n));
+        let each = n * lanes / firsts.len() as u32;
+        for (number, &first) in (0..).zip(firsts) {
+            let mut value = self.cut(all, number * each, each);
+            if let Some(mask) = mask {
+                let mask = self.cut(mask, number * each, each);
+                if !own {
+                    let op = Op::MaskedStore(first, value, mask, access);
+                    self.out.effect(op, Default::default());
+                    continue;
+                }
+                let ty = self.out.vector(leaf, each);
+                let old = self.out.value(Op::Load(first, access), ty);
+                value = self.out.value(Op::Select(mask, value, old), ty);
             }
-            let long = self.out.vector(leaf, n * lanes);
-            let old = self.out.value(Op::Load(first, access), long);
-            value = self.out.value(Op::Select(mask, value, old), long);
+            self.out.effect(Op::Store(first, value, access), Default::default());
         }
-        self.out.effect(Op::Store(first, value, access), Default::default());
     }
 
     fn scatter(

@@ -23,6 +23,36 @@ impl Widener<'_> {
         self.out.value(Op::Shuffle(mask, mask, pick), ty)
     }
 
+    /// So many components of a vector, from one on.
+    pub(super) fn cut(&mut self, vector: Operand, first: u32, count: u32) -> Operand {
+        let ty = self.out.type_of(vector);
+        if self.out.module.types.lanes(ty) == count {
+            return vector;
+        }
+        let element = self.out.module.types.element(ty);
+        let ty = self.out.vector(element, count);
+        let pick = (first..first + count).map(Some).collect();
+        self.out.value(Op::Shuffle(vector, vector, pick), ty)
+    }
+
+    /// A power of two of vectors of so many components as one.
+    pub(super) fn joined(
+        &mut self,
+        mut vectors: Vec<Operand>,
+        element: TypeId,
+        mut count: u32,
+    ) -> Operand {
+        while vectors.len() > 1 {
+            count *= 2;
+            let ty = self.out.vector(element, count);
+            let pick: Vec<Option<u32>> = (0..count).map(Some).collect();
+            let join =
+                |pair: &[Operand]| self.out.value(Op::Shuffle(pair[0], pair[1], pick.clone()), ty);
+            vectors = vectors.chunks_exact(2).map(join).collect();
+        }
+        vectors[0]
+    }
+
     /// The parts of the values of a line.
     pub(super) fn parts_of_line(&mut self, line: Operand, part: TypeId, n: u32) -> Vec<Operand> {
         let lanes = self.out.lanes;

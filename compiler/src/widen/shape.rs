@@ -10,7 +10,7 @@
 //! is then *guarded*, and code that uses its step has a second path for the other case
 //! ([`guard`](super::guard)).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::bounds::Bounds;
 use super::flow::{Flow, Node};
@@ -180,7 +180,7 @@ impl Shapes {
                 }
             }
         }
-        shapes.find_computed(function, flow);
+        shapes.find_computed(function, flow, &HashSet::new());
         shapes.find_factor(module, function);
         shapes
     }
@@ -284,7 +284,31 @@ impl Shapes {
         }
     }
 
-    fn find_computed(&mut self, function: &Function, flow: &Flow) {
+    /// Takes phis too for computed, whose values all are. An address that a loop moves on is.
+    pub(super) fn follow_phis(&mut self, function: &Function, flow: &Flow) {
+        let phis = || function.blocks.iter().flat_map(|(_, block)| block.phis());
+        let mut trusted: HashSet<ValueId> = phis().filter_map(|phi| phi.result).collect();
+        loop {
+            self.find_computed(function, flow, &trusted);
+            let before = trusted.len();
+            for phi in phis() {
+                let mut all = true;
+                phi.op.for_each_operand(|operand| all &= self.is_computed(operand));
+                if let Some(result) = phi.result.filter(|_| !all) {
+                    trusted.remove(&result);
+                }
+            }
+            if trusted.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Finds what is computed, if some phis are.
+    fn find_computed(&mut self, function: &Function, flow: &Flow, phis: &HashSet<ValueId>) {
+        for &phi in phis {
+            self.computed[phi.index()] = true;
+        }
         for node in &flow.order {
             let Node::Block(block) = *node else { continue };
             for inst in &function.blocks[block].insts {
@@ -309,6 +333,9 @@ impl Shapes {
                     )
                 );
                 let arithmetic = arithmetic && !from_float;
+                if phis.contains(&result) {
+                    continue;
+                }
                 let mut computed = self.of(result) != Shape::Varying || arithmetic;
                 if self.of(result) == Shape::Varying {
                     inst.op.for_each_operand(|operand| computed &= self.is_computed(operand));

@@ -792,8 +792,8 @@ fn random_programs_agree_in_uneven_groups() {
     programs_agree(Groups::Uneven, 6);
 }
 
-/// In groups whose rows are shorter than a quarter of a vector.
+/// In groups whose rows are shorter than half a vector, which run in a form for their size.
 #[test]
 fn random_programs_agree_in_groups_of_columns() {
-    programs_agree(Groups::Columns, 6);
+    programs_agree(Groups::Columns, 4);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Groups of one size that run as one row: those whose rows are shorter than a quarter of a vector, where items wait
+//! Groups of one size that run as one row: those whose rows are shorter than half a vector, where items wait
 //! for each other, and those of several rows with sub-groups.
 //!
 //! [`same_in_all`] runs such groups also in the form for their size.
@@ -12,9 +12,9 @@ use crate::diff::{Input, Run, compare_with, requiring, same_in_all};
 use crate::harness::{Arg, Grid, Kernel, clang, module, targets};
 use crate::widen::{int, ints, wide};
 
-/// Groups of columns in the second and in the third dimension, of one to three items in a row, that vectors fill and
+/// Groups of columns in the second and in the third dimension, of one to five items in a row, that vectors fill and
 /// that they do not fill.
-const COLUMNS: [[u32; 3]; 11] = [
+const COLUMNS: [[u32; 3]; 12] = [
     [1, 64, 1],
     [1, 100, 1],
     [1, 1, 32],
@@ -22,6 +22,7 @@ const COLUMNS: [[u32; 3]; 11] = [
     [2, 64, 1],
     [3, 16, 1],
     [2, 5, 3],
+    [5, 13, 1],
     [1, 16, 4],
     [3, 1, 21],
     [1, 7, 1],
@@ -240,6 +241,64 @@ fn columns_access_neighbours() {
         let function = &widened.module.functions[widened.function];
         let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
         assert_eq!(insts.any(|inst| matches!(inst.op, Op::Scatter(..))), gathers, "{size:?}");
+    }
+}
+
+/// Groups whose rows are parts of vectors, with sub-groups: each row is an access of its own where its items' data lie
+/// side by side. Branches leave parts out, or the first items of parts; both rows write one place; a loop moves an
+/// address on; values have several components.
+#[test]
+fn rows_that_are_parts_of_a_vector_are_accessed_one_by_one() {
+    let module = module(&clang::compile_text(
+        "kernel void k(global int *out, global const int *in, global const short4 *wide, global char *bytes,
+                       local int *t, int n) {
+           int nx = get_local_size(0), ny = get_local_size(1), nz = get_local_size(2);
+           int x = get_local_id(0), y = get_local_id(1), z = get_local_id(2), l = (z * ny + y) * nx + x;
+           int row = get_group_id(0) * ny * nz + z * ny + y, at = row * nx + x;
+           int sum = in[at] + 3 * in[x] + 5 * in[y * nz + z] + sub_group_broadcast(x, 5);
+           short4 w = wide[at];
+           sum += w.x + 7 * w.y + 11 * w.z + 13 * w.w + wide[x].y;
+           if (in[at] % 3 != 0) sum += 17 * in[at + n];
+           if (x > 2) sum += 19 * in[row * nx + x - 2];
+           if (y & 1) sum += 23 * in[at];
+           const global int *moving = in + at;
+           for (int k = 0; k < 5; k++, moving += n) sum = 3 * sum + *moving;
+           t[x] = 0;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           t[x] = l;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           bytes[at] += sum + t[x];
+           if (x != 0) out[at] = sum + t[nx - 1 - x];
+           if (x == 0 && (y & 1)) out[at] = sum;
+         }",
+        &["-O2", "-w", "-Xclang", "-cl-ext=+all"],
+    ));
+    let runs = [[8, 8, 1], [4, 4, 4], [1, 8, 4], [8, 5, 1], [4, 11, 1], [6, 8, 1]].map(|group| {
+        let n = group.iter().product::<u32>() as i32;
+        let grid = Grid { offset: [0; 3], global: group.map(|n| 2 * u64::from(n)), group };
+        let inputs = vec![
+            ints(8 * n, |_| -1),
+            ints(24 * n, |i| i * 29 % 1013),
+            ints(16 * n, |i| i * 1_000_003),
+            ints(2 * n, |i| i * 77),
+            Input::Local(4 * n as usize),
+            int(n),
+        ];
+        (Grid { global: [grid.global[0], group[1].into(), group[2].into()], ..grid }, inputs)
+    });
+    same_in_all(&module, "k", &runs);
+    for (size, wanted) in [([8, 8, 1], 8), ([4, 4, 4], 4), ([1, 8, 4], 8), ([6, 8, 1], 16)] {
+        let module = requiring(&module, size);
+        let widened = widen(&module, &module.kernels[0], 16).expect("it has a broadcast");
+        let function = &widened.module.functions[widened.function];
+        let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let parts: Vec<u32> = insts
+            .filter_map(|inst| match inst.op {
+                Op::InLine(.., part) => Some(part),
+                _ => None,
+            })
+            .collect();
+        assert!(parts.len() > 8 && parts.iter().all(|&part| part == wanted), "{size:?}: {parts:?}");
     }
 }
 

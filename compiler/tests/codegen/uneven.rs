@@ -251,7 +251,7 @@ fn a_required_size_with_uneven_rows_goes_in_vectors() {
         )
     };
     for (group, rows, lanes) in
-        [([10, 10, 1], Rows::Any, 16), ([24, 2, 1], Rows::Whole, 8), ([6, 5, 1], Rows::Any, 8)]
+        [([10, 10, 1], Rows::Any, 16), ([24, 2, 1], Rows::Whole, 8), ([6, 5, 1], Rows::Any, 16)]
     {
         let module = module(&clang::compile_text(&text(group), &["-O2", "-w"]));
         let kernel = &module.kernels[0];
