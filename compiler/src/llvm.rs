@@ -6,6 +6,7 @@
 //! kernel.
 
 mod gathers;
+mod halves;
 mod passes;
 mod rewrite;
 mod rotations;
@@ -134,6 +135,9 @@ pub fn compile(
     let wrong = |error: BuilderError| LlvmError::Passes(error.to_string());
     if has_avx2(target) {
         gathers::widen(&context, &module).map_err(wrong)?;
+    }
+    if !has(target, &[], "avx512fp16") {
+        halves::expand(&context, &module).map_err(wrong)?;
     }
 
     let options = PassBuilderOptions::create();

@@ -76,6 +76,7 @@ detect! {
     "avx512bitalg" "avx512bitalg",
     "avx512vpopcntdq" "avx512vpopcntdq",
     "avx512bf16" "avx512bf16",
+    "avx512fp16" "avx512fp16",
 }
 
 /// Vector lanes of 32 bits in the widest registers.

@@ -21,7 +21,7 @@ const WORD: u64 = 4;
 /// Writes a module's gathers of small elements as gathers of words.
 pub(super) fn widen<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), BuilderError> {
     rewrite(context, module, |builder, instruction| match Gather::of(context, instruction) {
-        Some(gather) => gather.by_words(context, module, builder),
+        Some(gather) => Ok(gather.by_words(context, module, builder)?.map(Into::into)),
         None => Ok(None),
     })
 }

@@ -4,13 +4,16 @@
 use inkwell::builder::{Builder, BuilderError};
 use inkwell::context::Context;
 use inkwell::module::Module;
-use inkwell::values::{BasicValue, InstructionValue, VectorValue};
+use inkwell::values::{BasicValue, BasicValueEnum, InstructionValue};
 
 /// Replaces the instructions of a module for which `with` builds another value, which is no constant.
 pub(super) fn rewrite<'c>(
     context: &'c Context,
     module: &Module<'c>,
-    with: impl Fn(&Builder<'c>, InstructionValue<'c>) -> Result<Option<VectorValue<'c>>, BuilderError>,
+    with: impl Fn(
+        &Builder<'c>,
+        InstructionValue<'c>,
+    ) -> Result<Option<BasicValueEnum<'c>>, BuilderError>,
 ) -> Result<(), BuilderError> {
     let builder = context.create_builder();
     for function in module.get_functions() {

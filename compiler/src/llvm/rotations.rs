@@ -19,7 +19,8 @@ use super::rewrite::rewrite;
 /// Writes the rotations of a module's vectors by amounts that are no constants as shifts.
 pub(super) fn expand<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), BuilderError> {
     rewrite(context, module, |builder, instruction| {
-        Rotation::of(instruction).map(|it| it.shifts(context, builder)).transpose()
+        let shifts = Rotation::of(instruction).map(|it| it.shifts(context, builder)).transpose()?;
+        Ok(shifts.map(Into::into))
     })
 }
 

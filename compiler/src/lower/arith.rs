@@ -319,9 +319,6 @@ impl Body<'_, '_> {
         let llvm = self.value_type(ty);
         let [a, b, c] = args.map(|arg| self.operand(arg));
         match op {
-            TernaryOp::Fma if self.unit.module.types.scalar_bits(ty) == 16 => {
-                self.half_fma(ty, [&a, &b, &c])
-            }
             TernaryOp::Fma => {
                 let args = format!("{llvm} {a}, {llvm} {b}, {llvm} {c}");
                 let call = self.intrinsic("fma", ty, &args, 3);
@@ -354,20 +351,6 @@ impl Body<'_, '_> {
                 format!("trunc {wide} {sum} to {llvm}")
             }
         }
-    }
-
-    /// A fused multiply-add of half floats. The product is exact in a double, and the double's sum has
-    /// every bit that affects the rounding to eleven.
-    fn half_fma(&mut self, ty: TypeId, args: [&str; 3]) -> String {
-        let llvm = self.value_type(ty);
-        let wide = match self.unit.module.types.lanes(ty) {
-            1 => "double".into(),
-            n => format!("<{n} x double>"),
-        };
-        let [a, b, c] = args.map(|arg| self.def(&format!("fpext {llvm} {arg} to {wide}")));
-        let product = self.def(&format!("fmul {wide} {a}, {b}"));
-        let sum = self.def(&format!("fadd {wide} {product}, {c}"));
-        format!("fptrunc {wide} {sum} to {llvm}")
     }
 
     fn compare(&mut self, op: CompareOp, a: Operand, b: Operand, flags: Flags) -> String {

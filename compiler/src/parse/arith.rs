@@ -294,7 +294,7 @@ fn other(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         Spv::FmaKHR => {
             let (a, b) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
             let c = body.arg(inst, 2)?;
-            body.fma(ty, a, b, c)
+            body.emit(ty, Op::Ternary(TernaryOp::Fma, a, b, c))
         }
         Spv::Dot => {
             let (a, b) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
@@ -638,18 +638,5 @@ impl Body<'_, '_> {
         let wrong = self.emit(bool_ty, Op::Binary(BinaryOp::And, nonzero, differ));
         let moved = self.emit(ty, Op::Binary(BinaryOp::FAdd, remainder, b));
         self.emit(ty, Op::Select(wrong, moved, remainder))
-    }
-
-    /// A fused multiply-add; `f16` is computed in `f64`, where the product and nearly every sum are
-    /// exact.
-    pub fn fma(&mut self, ty: TypeId, a: Operand, b: Operand, c: Operand) -> Operand {
-        if self.b.module.types.scalar_bits(ty) != 16 || self.default_rounding(ty).is_some() {
-            return self.emit(ty, Op::Ternary(TernaryOp::Fma, a, b, c));
-        }
-        let f64 = self.b.module.types.float(Float::F64);
-        let wide = self.b.module.types.with_element(ty, f64);
-        let [a, b, c] = [a, b, c].map(|x| self.emit(wide, Op::Convert(ConvertOp::FToF, x)));
-        let result = self.emit(wide, Op::Ternary(TernaryOp::Fma, a, b, c));
-        self.emit(ty, Op::Convert(ConvertOp::FToF, result))
     }
 }

@@ -12,8 +12,8 @@ use super::error::Result;
 use super::extended::Args;
 use super::memory::plain_access;
 use crate::ir::{
-    BinaryOp, CompareOp, ConvertOp, Float, FloatTest, MathOp, Op, Operand, SecondResult, Type,
-    TypeId, UnaryOp,
+    BinaryOp, CompareOp, ConvertOp, Float, FloatTest, MathOp, Op, Operand, SecondResult, TernaryOp,
+    Type, TypeId, UnaryOp,
 };
 
 /// The library function for an instruction, and whether it may be approximate.
@@ -171,7 +171,7 @@ fn basic(
         Cl::fma => {
             let (a, b) = (args.like(body, 0, ty)?, args.like(body, 1, ty)?);
             let c = args.like(body, 2, ty)?;
-            body.fma(ty, a, b, c)
+            body.emit(ty, Op::Ternary(TernaryOp::Fma, a, b, c))
         }
         Cl::mad => {
             let (a, b) = (args.like(body, 0, ty)?, args.like(body, 1, ty)?);

@@ -113,7 +113,7 @@ pub fn module(spirv: &[u8]) -> Module {
 }
 
 /// The processors that tests generate code for: the oldest, and those with wider vectors whose code
-/// this machine can run.
+/// this machine can run; the last one with arithmetic of half floats, if this machine has it.
 pub fn targets() -> Vec<TargetCpu> {
     let mut names = vec!["x86-64"];
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -126,7 +126,11 @@ pub fn targets() -> Vec<TargetCpu> {
     {
         names.push("x86-64-v4");
     }
-    let target = |name: &str| TargetCpu { name: name.into(), features: String::new() };
+    let features = |name: &str| match name {
+        "x86-64-v4" if is_x86_feature_detected!("avx512fp16") => "+avx512fp16",
+        _ => "",
+    };
+    let target = |name: &str| TargetCpu { name: name.into(), features: features(name).into() };
     names.into_iter().map(target).collect()
 }
 

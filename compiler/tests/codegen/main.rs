@@ -23,6 +23,7 @@ mod golden;
 mod graphs;
 mod groups;
 mod guarded;
+mod halves;
 mod harness;
 mod images;
 mod joined;

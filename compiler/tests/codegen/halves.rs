@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fused multiply-adds of half floats are rounded once, with instructions for them and without.
+
+use tally_compiler_protocol::TargetCpu;
+
+use crate::diff::{Input, Random, same_at};
+use crate::harness::{Grid, widths};
+use crate::widen::wide;
+
+/// The processors of the other tests, and each without arithmetic of half floats.
+fn processors() -> Vec<(TargetCpu, u32)> {
+    let mut all = widths();
+    let plain = all.iter().filter(|it| !it.0.features.is_empty()).cloned();
+    let plain: Vec<_> = plain.collect();
+    let without = |(target, lanes): (TargetCpu, u32)| {
+        (TargetCpu { features: String::new(), ..target }, lanes)
+    };
+    all.extend(plain.into_iter().map(without));
+    all
+}
+
+const KERNEL: &str = "
+    #pragma OPENCL EXTENSION cl_khr_fp16 : enable
+    kernel void fused(global half *out, global const half *a, global const half *b,
+                      global const half *c) {
+      size_t i = get_global_id(0);
+      out[i] = fma(a[i], b[i], c[i]);
+    }
+    kernel void fused4(global half4 *out, global const half4 *a, global const half4 *b,
+                       global const half4 *c) {
+      size_t i = get_global_id(0);
+      out[i] = fma(a[i], b[i], c[i]);
+    }";
+
+fn halves(values: &[u16]) -> Input {
+    Input::bytes(values.iter().flat_map(|it| it.to_le_bytes()).collect())
+}
+
+/// Numbers of any exponent, and sums that lie near the middle between two half floats, where a product's last bits
+/// decide.
+#[test]
+fn products_and_sums_are_rounded_once() {
+    let module = wide(KERNEL);
+    let mut random = Random::new(7);
+    let special =
+        [0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x3c00, 0x3c01];
+    let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
+    for x in special {
+        for y in special {
+            for z in special {
+                a.push(x);
+                b.push(y);
+                c.push(z);
+            }
+        }
+    }
+    while a.len() < 16384 {
+        let any = |random: &mut Random| match random.below(1 << 16) as u16 {
+            // No NaN: its bits may be any.
+            nan if nan & 0x7fff > 0x7c00 => nan & 0x83ff,
+            number => number,
+        };
+        let near = |random: &mut Random, exponent: u16| {
+            (exponent << 10) | random.below(1 << 10) as u16 | (random.below(2) << 15) as u16
+        };
+        if a.len() % 2 == 0 {
+            a.push(any(&mut random));
+            b.push(any(&mut random));
+            c.push(any(&mut random));
+        } else {
+            // The product is up to 2^12 times as small as the sum, or as large.
+            let (x, y) = (10 + random.below(8) as u16, 10 + random.below(8) as u16);
+            let z = (x + y).saturating_sub(15) + random.below(24) as u16;
+            a.push(near(&mut random, x));
+            b.push(near(&mut random, y));
+            c.push(near(&mut random, z.saturating_sub(12).clamp(1, 30)));
+        }
+    }
+    let len = a.len();
+    let inputs = [halves(&vec![0; len]), halves(&a), halves(&b), halves(&c)];
+    let grid = Grid::line(len as u64, 64);
+    same_at(&processors(), &module, "fused", grid, &inputs, "");
+    let grid = Grid::line(len as u64 / 4, 64);
+    same_at(&processors(), &module, "fused4", grid, &inputs, "");
+}
