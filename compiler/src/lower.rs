@@ -38,6 +38,7 @@ mod order;
 mod phases;
 pub mod places;
 mod printf;
+mod promises;
 mod source;
 mod types;
 mod unit;
@@ -137,6 +138,8 @@ fn lower_both(
     unit.shows_variables = shows_variables;
     unit.joins = widened.is_some_and(|widened| widened.joins);
     unit.sums = widened.and_then(|widened| widened.sums);
+    unit.promised =
+        widened.map(|widened| promises::hold(&widened.promises, kernel)).unwrap_or_default();
     unit.places = places.map(|kind| Places::new(kind, module));
     if let Some(places) = unit.places.as_mut().filter(|_| shows_variables) {
         places.variables = Some(BTreeMap::new());

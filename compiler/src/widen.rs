@@ -43,6 +43,7 @@ mod memory;
 mod names;
 mod ops;
 mod parts;
+mod promises;
 mod refusal;
 mod runs;
 mod shape;
@@ -63,6 +64,7 @@ pub use axis::physical;
 use build::Builder;
 use emit::{Widener, is_long};
 pub use layout::lay_out;
+pub use promises::{Holds, Number, Promises};
 pub use refusal::Refusal;
 pub use shape::{Rows, Shape};
 use tally_compiler_protocol::{Form, Uneven};
@@ -107,6 +109,8 @@ pub struct Widened {
     pub lanes: u32,
     /// The global ids of the first dimension that it runs are below this.
     pub ids: u32,
+    /// What has to hold in a group for any of the functions to run it.
+    pub promises: Promises,
     /// A widened function for twice as many items, if that is faster ([`widen_twice`]).
     pub double: Option<FunctionId>,
     /// The dimension in which the items of these functions' vectors follow one another.
@@ -341,6 +345,13 @@ fn widen_for(
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };
+    // In a group that is one row, the first local id is an item's number in it.
+    let promised = |way: &Way| match flat {
+        Some(_) => way.shapes.promises().of_flat(),
+        None => way.shapes.promises().clone(),
+    };
+    let mut promises = Promises::default();
+    promises.join(&promised(&way), |d| physical(axis, d));
     let (mut module, function, remarks) = write(module, &source, &way, lanes, rows)?;
     // The first function exists in any case.
     let (mut double, mut uneven) = (None, None);
@@ -357,6 +368,7 @@ fn widen_for(
     if has_both && together && form.is_none() {
         let way = Way::new(&module, &source, Rows::Any, &steps)?;
         if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Any) {
+            promises.join(&promised(&way), |d| physical(axis, d));
             (module, uneven) = (both, Some(function));
         }
     }
@@ -371,6 +383,7 @@ fn widen_for(
             let way = Way::new(&module, &source, rows, &steps)?;
             let way = without_masks(&mut module, &mut source, way, &steps, together)?;
             if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
+                promises.join(way.shapes.promises(), |d| physical(axis, d));
                 (module, made.function) = (both, Some(function));
                 made.ids = made.ids.min(most_ids(&way));
             }
@@ -379,6 +392,7 @@ fn widen_for(
             let way = Way::new(&module, &source, Rows::Any, &steps)?;
             if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Any)
             {
+                promises.join(way.shapes.promises(), |d| physical(axis, d));
                 (module, made.short) = (both, Some((function, least)));
                 made.ids = made.ids.min(most_ids(&way));
             }
@@ -403,6 +417,7 @@ fn widen_for(
         left_out,
         lanes,
         ids,
+        promises,
         double,
         axis,
         turned,

@@ -90,7 +90,7 @@ pub(super) fn lower(
             ORDERED,
             axis,
             least.unwrap_or(1),
-            &ids_are_small(ids, axis),
+            &ids_are_small(ids, axis, ""),
         );
     }
     let (usual, turned) = vectors.split_at(turned.unwrap_or(vectors.len()));
@@ -99,7 +99,7 @@ pub(super) fn lower(
         if turned.is_empty() {
             text += &group(unit, kernel, entry, one, usual);
         } else {
-            text += &choice(entry, turned, subgroups, None, false);
+            text += &choice(entry, turned, subgroups, None, unit);
             for runner in turned {
                 text += &match runner.rows {
                     Rows::Whole => group(unit, kernel, TURNED, one, std::slice::from_ref(runner)),
@@ -109,7 +109,7 @@ pub(super) fn lower(
             text += &group(unit, kernel, ITEMS, one, usual);
         }
     } else {
-        text += &choice(entry, vectors, subgroups, kernel.required_group_size, unit.joins);
+        text += &choice(entry, vectors, subgroups, kernel.required_group_size, unit);
         unit.exact = exact;
         for runner in vectors {
             text += &group(unit, kernel, symbol(runner), runner, &[]);
@@ -158,15 +158,16 @@ fn choice(
     vectors: &[Runner],
     subgroups: bool,
     exact: Option<[u32; 3]>,
-    joins: bool,
+    unit: &Unit<'_>,
 ) -> String {
+    let joins = unit.joins;
     let mut text = head(entry, joins);
     let given = if joins { joined::PARAMS } else { "" };
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
         text += &local_size(name, dimension as u8, None);
     }
     let (ids, axis) = vectors.first().map_or((0, 0), |runner| (runner.ids, runner.axis));
-    text += &ids_are_small(ids, axis);
+    text += &ids_are_small(ids, axis, &unit.promised);
     let row = format!("%n{}", nest(axis)[0]);
     for runner in vectors {
         let (name, lanes) = (symbol(runner), runner.lanes);
@@ -208,8 +209,9 @@ fn choice(
     text + &format!("  call void @{ITEMS}(ptr %ctx{given})\n  ret void\n}}\n")
 }
 
-/// Computes in `%small` whether the global ids of a dimension are below a number; widened code relies on that.
-fn ids_are_small(below: u32, axis: u8) -> String {
+/// Computes in `%small` whether the global ids of a dimension are below a number, and, after `promised`, whether what is
+/// promised of other numbers holds in the group; widened code relies on that.
+fn ids_are_small(below: u32, axis: u8, promised: &str) -> String {
     let mut text = String::new();
     text += "  %launch = load ptr, ptr %ctx, align 8, !invariant.load !0\n";
     for (name, offset) in [("first", GLOBAL_OFFSET), ("size", GLOBAL_SIZE)] {
@@ -224,8 +226,10 @@ fn ids_are_small(below: u32, axis: u8) -> String {
         "  %ids.end = add i64 %ids.first, %ids.size
   %ids.first.small = icmp ult i64 %ids.first, {below}
   %ids.end.small = icmp ule i64 %ids.end, {below}
-  %small = and i1 %ids.first.small, %ids.end.small
-"
+  %ids.small = and i1 %ids.first.small, %ids.end.small
+{promised}  %small = and i1 %ids.small, {}
+",
+        if promised.is_empty() { "true" } else { "%promised" }
     )
 }
 
@@ -293,7 +297,7 @@ fn group(
             };
             let item = format!("{init}{}", call(&function, &format!("%{row}")));
             if let Some(runner) = vectors.first() {
-                text += &ids_are_small(runner.ids, axis);
+                text += &ids_are_small(runner.ids, axis, &unit.promised);
             }
             for runner in vectors {
                 let lanes = runner.lanes;

@@ -94,6 +94,8 @@ pub(super) struct Unit<'m> {
     pub(super) joins: bool,
     /// The size in bytes of the integers of which joined groups keep sums (`rt/sums.c`), if they do.
     pub(super) sums: Option<u64>,
+    /// Code that finds out whether vectors may run a group ([`super::promises`]).
+    pub(super) promised: String,
     /// The dimension in which the vectors of the function lie that is being lowered.
     pub(super) axis: u8,
     /// Work-items of a full sub-group.
@@ -143,6 +145,7 @@ impl<'m> Unit<'m> {
             exact: None,
             joins: false,
             sums: None,
+            promised: String::new(),
             axis: 0,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,

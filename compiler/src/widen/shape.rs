@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::bounds::Bounds;
 use super::flow::{Flow, Node};
+use super::promises::{self, Promises};
 use super::steps::{shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
@@ -120,6 +121,9 @@ pub(super) struct Shapes {
     readable: Vec<bool>,
     /// The smallest number of items of a vector.
     least: u64,
+    /// The extensions of numbers that may be promised not to wrap around, by value, and what is promised.
+    promised: Vec<bool>,
+    promises: Promises,
 }
 
 impl Shapes {
@@ -146,7 +150,12 @@ impl Shapes {
             own: vec![false; count],
             readable: vec![false; count],
             least: if rows == Rows::Whole { 8 } else { 1 },
+            promised: vec![false; count],
+            promises: Promises::default(),
         };
+        for value in promises::find(module, function, |_, _| true).0 {
+            shapes.promised[value.index()] = true;
+        }
         for &param in &function.params {
             shapes.shapes[param.index()] = Some(Shape::Uniform);
         }
@@ -182,7 +191,24 @@ impl Shapes {
         }
         shapes.find_computed(function, flow, &HashSet::new());
         shapes.find_factor(module, function);
+        let needs = |result: ValueId, from: Operand| {
+            matches!(shapes.of(result), Shape::Strided { guard: None, .. })
+                && !shapes.keeps_step(module, from)
+        };
+        shapes.promises = promises::find(module, function, needs).1;
         shapes
+    }
+
+    /// What the steps rely on that the entry function has to find out.
+    pub(super) fn promises(&self) -> &Promises {
+        &self.promises
+    }
+
+    /// Whether a number of 32 bits with a step keeps it when it is extended with its sign, whatever the group.
+    fn keeps_step(&self, module: &Module, from: Operand) -> bool {
+        self.is_small(from)
+            || self.bounds.most(module, from).is_some()
+            || self.product(from).is_some()
     }
 
     /// The largest factor by which ids are multiplied that must not overflow 32 bits: the steps hold for
@@ -645,7 +671,8 @@ impl Shapes {
                         && module.types.scalar_bits(module.operand_type(function, *a)) == 32 =>
                 {
                     // A signed number of 32 bits: it is the same modulo 2^32.
-                    Some((i64::from(by as i32), Some(result)))
+                    let guard = Some(result).filter(|_| !self.promised[result.index()]);
+                    Some((i64::from(by as i32), guard))
                 }
                 _ => None,
             },

@@ -37,6 +37,7 @@ mod numbers;
 mod parted;
 mod passes;
 mod printf;
+mod promises;
 mod quotients;
 mod races;
 mod races_random;

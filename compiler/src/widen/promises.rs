@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Numbers of 32 bits that must not wrap around in a group, for the steps of indices to hold.
+//!
+//! `in[y * n + x]` with ids that are `int` may wrap around, for all that its types say. What is made of ids, sizes and
+//! the kernel's arguments by sums and products has bounds in each group, though, which the entry function computes
+//! before it runs the group in vectors ([`crate::lower`]): a few instructions for each group in place of a test, and of
+//! a second path, for each access. Groups in which such a number may wrap around run one item at a time; in a program
+//! in C that is a fault.
+//!
+//! ```text
+//!   y * n + x     y from 16 to 31, x from 32 to 63 + 63, n = 512      from 8,224 to 15,998
+//! ```
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::{
+    BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, Type, ValueId, WorkItemQuery,
+};
+
+/// A number, made of others before it in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Number {
+    /// A constant of at most 32 bits with its sign.
+    Constant(i64),
+    /// What a query gives, in a dimension of the launch.
+    Query(WorkItemQuery, u8),
+    /// An argument of the kernel, by its number, and its bits.
+    Argument(usize, u32),
+    /// The sum of two.
+    Sum(usize, usize),
+    /// The difference of two.
+    Difference(usize, usize),
+    /// The product of two.
+    Product(usize, usize),
+}
+
+/// What must hold of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holds {
+    /// It fits 32 bits with a sign.
+    Fits,
+    /// It fits, and is not negative.
+    Positive,
+}
+
+/// Numbers, and what must hold of some of them in a group.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    /// The numbers.
+    pub numbers: Vec<Number>,
+    /// What must hold.
+    pub conditions: Vec<(usize, Holds)>,
+}
+
+/// The most numbers of a kernel: computing their bounds takes a few instructions each.
+const MOST: usize = 48;
+
+impl Promises {
+    fn number(&mut self, number: Number) -> usize {
+        if let Some(found) = self.numbers.iter().position(|it| *it == number) {
+            return found;
+        }
+        self.numbers.push(number);
+        self.numbers.len() - 1
+    }
+
+    fn require(&mut self, number: usize, holds: Holds) {
+        if !self.conditions.contains(&(number, holds)) {
+            self.conditions.push((number, holds));
+        }
+    }
+
+    /// The same for a function whose first local id is an item's number in the group ([`flat`](super::flat)).
+    pub(super) fn of_flat(&self) -> Self {
+        let mut flat = self.clone();
+        for number in &mut flat.numbers {
+            if let Number::Query(query @ WorkItemQuery::LocalId, 0) = number {
+                *query = WorkItemQuery::LocalLinearId;
+            }
+        }
+        flat
+    }
+
+    /// Adds what a function needs. `physical` is the dimension of the launch for each of the function's.
+    pub(super) fn join(&mut self, others: &Promises, physical: impl Fn(u8) -> u8) {
+        let mut places: Vec<usize> = Vec::new();
+        for number in &others.numbers {
+            let number = match *number {
+                Number::Query(query, dimension) => Number::Query(query, physical(dimension)),
+                Number::Sum(a, b) => Number::Sum(places[a], places[b]),
+                Number::Difference(a, b) => Number::Difference(places[a], places[b]),
+                Number::Product(a, b) => Number::Product(places[a], places[b]),
+                other @ (Number::Constant(_) | Number::Argument(..)) => other,
+            };
+            places.push(self.number(number));
+        }
+        for &(number, holds) in &others.conditions {
+            self.require(places[number], holds);
+        }
+    }
+}
+
+/// The instructions that make numbers, by result.
+struct Makers<'f> {
+    module: &'f Module,
+    function: &'f Function,
+    of: FxHashMap<ValueId, &'f Inst>,
+}
+
+/// The extensions of a function whose operands have bounds in each group, of those that are `wanted`, and what must hold
+/// for them not to wrap around.
+pub(super) fn find(
+    module: &Module,
+    function: &Function,
+    wanted: impl Fn(ValueId, Operand) -> bool,
+) -> (Vec<ValueId>, Promises) {
+    let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let of = insts().filter_map(|inst| Some((inst.result?, inst))).collect();
+    let makers = Makers { module, function, of };
+    let (mut found, mut promises) = (Vec::new(), Promises::default());
+    for inst in insts() {
+        let (Some(result), &Op::Convert(ConvertOp::SExt, from)) = (inst.result, &inst.op) else {
+            continue;
+        };
+        let bits = |operand| module.types.scalar_bits(module.operand_type(function, operand));
+        let is_sum = matches!(from, Operand::Value(from) if makers.is_sum(from));
+        let extends = bits(from) == 32 && bits(Operand::Value(result)) == 64;
+        if !is_sum || !extends || !wanted(result, from) {
+            continue;
+        }
+        // Half a number is of no use.
+        let mut more = promises.clone();
+        if let Some(number) = makers.number(&mut more, from).filter(|_| more.numbers.len() <= MOST)
+        {
+            more.require(number, Holds::Fits);
+            promises = more;
+            found.push(result);
+        }
+    }
+    (found, promises)
+}
+
+impl Makers<'_> {
+    /// Whether a value is a sum or a difference: ids alone and their multiples need no promise.
+    fn is_sum(&self, value: ValueId) -> bool {
+        let op = self.of.get(&value).map(|inst| &inst.op);
+        matches!(op, Some(Op::Binary(BinaryOp::Add | BinaryOp::Sub, ..)))
+    }
+
+    /// The number that a value is, added to a list.
+    fn number(&self, to: &mut Promises, operand: Operand) -> Option<usize> {
+        let ty = self.module.operand_type(self.function, operand);
+        let Type::Int(bits @ (32 | 64)) = self.module.types[ty] else { return None };
+        let value = match operand {
+            Operand::Const(id) => {
+                let unused = 64 - bits;
+                let number = ((self.module.const_bits(id)? << unused) as i64) >> unused;
+                i32::try_from(number).ok()?;
+                return Some(to.number(Number::Constant(number)));
+            }
+            Operand::Value(value) => value,
+        };
+        if let Some(index) = self.function.params.iter().position(|it| *it == value) {
+            let number = to.number(Number::Argument(index, bits));
+            if bits == 64 {
+                to.require(number, Holds::Fits);
+            }
+            return Some(number);
+        }
+        match self.of.get(&value)?.op {
+            Op::WorkItem(query, dimension) => {
+                use WorkItemQuery as Q;
+                if !matches!(
+                    query,
+                    Q::GlobalId
+                        | Q::LocalId
+                        | Q::GroupId
+                        | Q::LocalSize
+                        | Q::EnqueuedLocalSize
+                        | Q::NumGroups
+                        | Q::GlobalSize
+                        | Q::GlobalOffset
+                ) {
+                    return None;
+                }
+                let number = to.number(Number::Query(query, dimension));
+                to.require(number, Holds::Fits);
+                Some(number)
+            }
+            // What fits keeps its value.
+            Op::Convert(ConvertOp::Trunc | ConvertOp::SExt, from) => {
+                let number = self.number(to, from)?;
+                to.require(number, Holds::Fits);
+                Some(number)
+            }
+            Op::Convert(ConvertOp::ZExt, from) => {
+                let number = self.number(to, from)?;
+                to.require(number, Holds::Positive);
+                Some(number)
+            }
+            Op::Binary(BinaryOp::Add, a, b) => {
+                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
+                Some(to.number(Number::Sum(a, b)))
+            }
+            Op::Binary(BinaryOp::Sub, a, b) => {
+                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
+                Some(to.number(Number::Difference(a, b)))
+            }
+            Op::Binary(BinaryOp::Mul, a, b) => {
+                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
+                Some(product(to, a, b))
+            }
+            Op::Binary(BinaryOp::Shl, a, Operand::Const(by)) => {
+                let by = self.module.const_bits(by).filter(|by| *by < 31)?;
+                let a = self.number(to, a)?;
+                let b = to.number(Number::Constant(1 << by));
+                Some(product(to, a, b))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The product of two numbers that fit; it has to fit too, so that sums of such ones fit 64 bits.
+fn product(to: &mut Promises, a: usize, b: usize) -> usize {
+    to.require(a, Holds::Fits);
+    to.require(b, Holds::Fits);
+    let product = to.number(Number::Product(a, b));
+    to.require(product, Holds::Fits);
+    product
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Indices of 32 bits that are made of ids and arguments: they have no test of their own, and groups in which they wrap
+//! around run one item at a time.
+
+use tally_compiler::widen::widen;
+
+use crate::diff::{Input, Run, same_in_all};
+use crate::harness::{Grid, clang, module};
+use crate::widen::{int, ints, wide};
+
+/// How many conditions a kernel has, and whether its widened form has branches.
+fn conditions(index: &str) -> (usize, bool) {
+    let module = module(&clang::compile_text(
+        &format!(
+            "kernel void k(global int *out, int n, long m) {{
+               int x = get_global_id(0), y = get_global_id(1), lx = get_local_id(0);
+               int gy = get_group_id(1), ny = get_local_size(1);
+               out[{index}] = n;
+             }}"
+        ),
+        &["-O2", "-w"],
+    ));
+    let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+    let text = widened.module.function_text(widened.function).to_string();
+    (widened.promises.conditions.len(), text.contains("branch %"))
+}
+
+#[test]
+fn indices_of_ids_and_arguments_are_promised() {
+    for index in ["y * n + x", "y * n + x + 1", "(gy * ny + 3) * n + x - n", "(y << 4) + x"] {
+        let (count, tests) = conditions(index);
+        assert!(count > 0 && !tests, "{index}");
+    }
+    // What needs none, what is computed otherwise, and numbers without a sign.
+    for index in ["x + 1", "lx + 3"] {
+        assert_eq!(conditions(index), (0, false), "{index}");
+    }
+    for index in ["y / n * 4096 + x + out[0]", "(uint)(y * n + x)"] {
+        let (count, tests) = conditions(index);
+        assert!(count == 0 && tests, "{index}");
+    }
+}
+
+const KERNELS: &str = "
+    // The numbers themselves, extended.
+    kernel void numbers(global long *out, int n, long m) {
+      int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+      int lx = get_local_id(0), ly = get_local_id(1), gx = get_group_id(0), gy = get_group_id(1);
+      int sx = get_local_size(0), sy = get_local_size(1), cx = get_num_groups(0);
+      size_t at = (get_global_id(2) - get_global_offset(2)) * get_global_size(1);
+      at = (at + get_global_id(1) - get_global_offset(1)) * get_global_size(0);
+      global long *o = out + 8 * (at + get_global_id(0) - get_global_offset(0));
+      o[0] = (long)(y * n + x);
+      o[1] = (long)(x - y * n);
+      o[2] = (long)((gy * sy + ly) * n + gx * sx + lx);
+      o[3] = (long)((int)m * z + x + n);
+      o[4] = (long)((y << 20) * n - x);
+      o[5] = (long)((x + n) * (y + 3) + x);
+      o[6] = (long)(n - x) + (long)(cx * n + x);
+      o[7] = (long)(ulong)(uint)(z + n) + (long)(x * n * y + x);
+    }
+    // The same with a barrier, and in vectors of another dimension.
+    kernel void waits(global long *out, local int *t, int n) {
+      int x = get_global_id(0), y = get_global_id(1), lx = get_local_id(0), ly = get_local_id(1);
+      int sx = get_local_size(0);
+      t[ly * sx + lx] = y * n + x;
+      barrier(CLK_LOCAL_MEM_FENCE);
+      size_t at = (get_global_id(1) - get_global_offset(1)) * get_global_size(0);
+      at += get_global_id(0) - get_global_offset(0);
+      out[2 * at] = (long)(y * n + x) - t[ly * sx + (lx ^ 1) % sx];
+      out[2 * at + 1] = (long)(x - n * y);
+    }
+    kernel void turns(global int *out, int columns, int n) {
+      int i = get_global_id(0), j = get_global_id(1);
+      int from = get_global_offset(0), off = get_global_offset(1);
+      long far = (long)(i * n + j);
+      out[(i - from) * columns + (j - off)] = (int)(far >> 3) ^ (int)(far >> 32);
+    }";
+
+/// Groups of several shapes, offsets, and arguments with which the numbers wrap around within some of the vectors, in
+/// all, or in none.
+#[test]
+fn numbers_wrap_around_where_they_do() {
+    let module = wide(KERNELS);
+    let groups = [[32, 1, 1], [16, 16, 1], [64, 4, 2], [10, 10, 1], [5, 20, 1], [16, 2, 3]];
+    let offsets = [[0, 0, 0], [0x7fff_ffe8, 0x7fff_fffc, 0], [3, 0x1_0000_0007, 0xffff_ffff]];
+    let limits = [0, 3, -9, 1 << 20, 0x7fff_fff0, -0x7fff_fff8, i32::MIN];
+    let mut runs: [Vec<Run>; 3] = Default::default();
+    for group in groups {
+        for offset in offsets {
+            let global = [2 * group[0], 2 * group[1], group[2]].map(u64::from);
+            let items = global.iter().product::<u64>() as i32;
+            let grid = Grid { offset, global, group };
+            let flat = Grid { offset: [offset[0], offset[1], 0], ..grid };
+            for n in limits {
+                let long = Input::Value(i64::from(n).wrapping_mul(5).to_le_bytes().to_vec());
+                let out = |each: i32| ints(items * each, |_| -1);
+                runs[0].push((grid, vec![out(16), int(n), long]));
+                if group[2] == 1 {
+                    let local = Input::Local(4 * group.iter().product::<u32>() as usize);
+                    runs[1].push((flat, vec![out(4), local, int(n)]));
+                    runs[2].push((flat, vec![out(1), int(global[1] as i32), int(n)]));
+                }
+            }
+        }
+    }
+    for (name, runs) in ["numbers", "waits", "turns"].into_iter().zip(&runs) {
+        same_in_all(&module, name, runs);
+    }
+}
