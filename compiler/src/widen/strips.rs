@@ -393,11 +393,19 @@ impl<'a> Lines<'a> {
             (UGe, false) => ULt,
             _ => return None,
         };
-        let (phi, _) = self.origin(number);
+        let (phi, more) = self.origin(number);
         let Operand::Value(phi) = phi else { return None };
         let ty = self.function.values[phi].ty;
         let step = *self.steps.get(&phi)?;
         let Type::Int(32 | 64) = self.module.types[ty] else { return None };
+        let stays = match self.way_to(phi, more, bound) {
+            Some(way) if stays == Ne && way.checked_rem(step) == Some(0) => match step {
+                1.. if way >= 0 => SLt,
+                ..=-1 if way <= 0 => SGt,
+                _ => Ne,
+            },
+            _ => stays,
+        };
         let fits = match stays {
             Ne => matches!(step, 1 | -1),
             SLt | SLe | ULt | ULe => (1..1 << 16).contains(&step),
@@ -406,6 +414,14 @@ impl<'a> Lines<'a> {
         };
         // The limit is computed in front of the loop.
         (fits && self.made(bound).is_none()).then_some(Test { number, bound, stays, step })
+    }
+
+    /// The distance from a number to its bound in the first turn, if both are constant: a phi's first value, and so much
+    /// more. Where clang counts the bytes of a row, a loop goes on as long as the number is not the bound.
+    fn way_to(&self, phi: ValueId, more: i64, bound: Operand) -> Option<i64> {
+        let Op::Phi(arms) = &self.made(Operand::Value(phi))?.op else { return None };
+        let first = self.constant(arms.iter().find(|arm| arm.0 != self.block)?.1)?;
+        self.constant(bound)?.checked_sub(first.checked_add(more)?)
     }
 
     fn shape(&self, way: &Way, operand: Operand) -> Shape {

@@ -172,3 +172,28 @@ fn rows_are_loaded_in_strips() {
     // Items take turns of their own.
     assert!(!has_strips(&sum.replace("k < n", "k < n + i")));
 }
+
+/// Loops whose counters are bytes of a row, up to one that they reach or count down to, with some turns left behind the
+/// last strip or none.
+#[test]
+fn bytes_are_counted() {
+    for (first, last, step) in
+        [(0, 128, 4_i32), (4, 128, 4), (8, 64, 8), (124, -4, -4), (60, 4, -4)]
+    {
+        let text = format!(
+            "kernel void k(global int *out, global const int *in) {{
+               size_t i = get_global_id(0);
+               global const char *row = (global const char *)in + i * 128;
+               int s = 1;
+               #pragma clang loop unroll(disable)
+               for (long k = {first}; k != {last}; k += {step})
+                 s = s * 3 + *(global const int *)(row + k);
+               out[i] = s;
+             }}"
+        );
+        let module = wide(&text);
+        let inputs = vec![numbers("int", 48, 0), numbers("int", 48 * 32, 7)];
+        same_in_all(&module, "k", &[(ROW, inputs)]);
+        assert_eq!(has_strips(&text), step.abs() == 4, "{first} to {last} by {step}");
+    }
+}
