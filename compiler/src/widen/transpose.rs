@@ -21,12 +21,13 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{
-    Access, BinaryOp, Block, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst, Loc, Module,
-    Op, Operand, Type, TypeId, ValueId,
+    Access, AddressSpace, BinaryOp, Block, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst,
+    Loc, Module, Op, Operand, Type, TypeId, ValueId,
 };
 use crate::optimise::cost::LEAST_APART;
 use crate::optimise::{is_skipped, rename, unused};
 
+mod lines;
 mod words;
 
 /// The name by which it is left out.
@@ -60,6 +61,8 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
             writer.loc = inst.loc;
             for chunk in here {
                 match (chunk.kind, chunk.is_word(writer.module)) {
+                    (Kind::Read, _) if chunk.is_line => names.extend(writer.load_line(chunk)),
+                    (Kind::Write, _) if chunk.is_line => writer.store_line(chunk),
                     (Kind::Read, false) => names.extend(writer.read(chunk)),
                     (Kind::Write, false) => writer.write(chunk),
                     (Kind::Read, true) => names.extend(writer.gather(chunk)),
@@ -129,6 +132,8 @@ struct Chunk {
     mask: Operand,
     /// Whether transposing them is an advantage.
     transposes: bool,
+    /// Whether they are accessed with all that lies between them ([`lines`]).
+    is_line: bool,
     parts: Vec<Part>,
 }
 
@@ -197,8 +202,10 @@ impl<'a> Finder<'a> {
             let access = access.and_then(|(kind, at, value, mask, access)| {
                 self.part(kind, index, at, value, mask, access)
             });
-            // A read may see an earlier write, and a write may overwrite what was read or written.
-            let (reads, writes) = (reads(&inst.op), writes(&inst.op));
+            // A read may see an earlier write, and a write may overwrite what was read or written. What is constant is
+            // not written.
+            let (reads, writes) =
+                (reads(&inst.op) && !self.is_constant(&inst.op), writes(&inst.op));
             let ends = |open: &Chunk| match open.kind {
                 Kind::Read => writes,
                 Kind::Write => {
@@ -216,6 +223,16 @@ impl<'a> Finder<'a> {
         }
         self.close(&vec![true; self.open.len()]);
         self.found
+    }
+
+    /// Whether an operation reads constant memory.
+    fn is_constant(&self, op: &Op) -> bool {
+        let (Op::Load(at, ..) | Op::MaskedLoad(at, ..) | Op::Gather(at, ..)) = *op else {
+            return false;
+        };
+        let types = &self.module.types;
+        let pointer = types.element(self.module.operand_type(self.function, at));
+        matches!(types[pointer], Type::Pointer(AddressSpace::Constant))
     }
 
     /// Whether a write is to the same rows, but to no bytes that others of them write.
@@ -251,7 +268,7 @@ impl<'a> Finder<'a> {
         let few = rows.step.is_none() && is_new && count < LEAST_APART;
         let transposes = whole && !few && is_all(self.module, mask);
         let parts = vec![Part { index, align, at, value, ..part }];
-        Some(Chunk { kind, rows, element, lanes, mask, transposes, parts })
+        Some(Chunk { kind, rows, element, lanes, mask, transposes, is_line: false, parts })
     }
 
     /// The rows in which addresses lie that are the same number of bytes apart, and the place in them.
@@ -428,13 +445,27 @@ impl<'a> Finder<'a> {
                         && parts.len() >= count
                         && parts[..count].iter().enumerate().all(next)
                 };
-                let Some(bytes) = whole.into_iter().chain(words::SIZES).find(is_one) else {
-                    parts = &parts[1..];
-                    continue;
+                let row = whole.into_iter().chain(words::SIZES).find(is_one);
+                // What is read is left alone if it is a row, or words without gaps.
+                let is_best = |&bytes: &u64| {
+                    chunk.kind == Kind::Read
+                        && (bytes == CHUNK || chunk.rows.step == Some(bytes as i64))
                 };
-                let (own, rest) = parts.split_at((bytes / size) as usize);
-                let rows = chunk.rows.clone();
-                self.found.push(Chunk { rows, parts: own.to_vec(), ..chunk });
+                let line = match row.filter(is_best) {
+                    None => lines::parts_of_line(self.module, &chunk, parts),
+                    Some(_) => 0,
+                };
+                let count = match (line, row) {
+                    (0, None) => {
+                        parts = &parts[1..];
+                        continue;
+                    }
+                    (0, Some(bytes)) => (bytes / size) as usize,
+                    (line, _) => line,
+                };
+                let (own, rest) = parts.split_at(count);
+                let (rows, is_line) = (chunk.rows.clone(), line > 0);
+                self.found.push(Chunk { rows, is_line, parts: own.to_vec(), ..chunk });
                 parts = rest;
             }
         }

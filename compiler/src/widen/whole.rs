@@ -209,6 +209,9 @@ impl<'a> Finder<'a> {
             if access.volatile || self.way.shapes.is_own(at) {
                 continue;
             }
+            if step > 0 && step.unsigned_abs() > size && is_line(&inst.op, step) {
+                return true;
+            }
             if step.unsigned_abs() > size {
                 *bytes.entry(step).or_default() += size;
             } else if self.module.types.scalar_bits(ty) <= 16 {
@@ -217,6 +220,12 @@ impl<'a> Finder<'a> {
         }
         bytes.into_iter().any(|(step, bytes)| bytes >= ROW.min(step.unsigned_abs()))
     }
+}
+
+/// Whether elements so many bytes apart are loaded with what lies between them
+/// ([`transpose`](super::transpose)).
+fn is_line(op: &Op, step: i64) -> bool {
+    matches!(op, Op::Load(..)) && step.unsigned_abs() <= ROW
 }
 
 /// Copies what is behind the tests, and leads the items there if all pass all of them.

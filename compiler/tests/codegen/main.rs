@@ -28,6 +28,7 @@ mod harness;
 mod images;
 mod joined;
 mod kernels;
+mod lines;
 mod maths;
 mod matrices;
 mod named_barriers;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Elements that the items have a few bytes apart: parts of structures, colours of pixels, every second number. The
+//! bytes from the first item's to the last one's are loaded as vectors, gaps included, and each part is picked out of
+//! them:
+//!
+//! ```text
+//!   x y z x y z x y z x y z    ──▶    x x x x    y y y y    z z z z
+//! ```
+//!
+//! The gaps are shorter than a page, so they can be read if both their ends can. What is written has to have no gaps.
+
+use super::{CHUNK, Chunk, Kind, Part, Writer, is_all};
+use crate::ir::{Access, Inst, Module, Op, Operand, ValueId};
+
+/// Bytes of the longest vectors.
+const LONGEST: u64 = 64;
+/// The most vectors of a line: picking a part takes one instruction less than there are.
+const MOST: usize = 4;
+/// How many parts of an item are written as a line: fewer and more are words, or rows.
+const WRITTEN: usize = 3;
+
+/// How many of the parts, which are in order, are accessed as one line; 0 if that is not possible.
+pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> usize {
+    let size = module.types.size(chunk.element) as i64;
+    let (Some(step @ 1..), Some(first)) = (chunk.rows.step, parts.first()) else { return 0 };
+    if !is_all(module, chunk.mask) || step % size != 0 || step <= size {
+        return 0;
+    }
+    let here = |part: &&Part| {
+        let distance = part.offset - first.offset;
+        distance < step && distance % size == 0
+    };
+    let count = parts.iter().take_while(here).count();
+    let fits = match chunk.kind {
+        Kind::Read => {
+            let line = Line::of(size, step, &parts[..count], chunk.lanes);
+            line.pieces().count() <= MOST
+        }
+        Kind::Write => {
+            let next = |(number, part): (i64, &Part)| part.offset == first.offset + number * size;
+            count == WRITTEN
+                && step == WRITTEN as i64 * size
+                && size as u64 * 2 <= CHUNK
+                && (0..).zip(&parts[..count]).all(next)
+        }
+    };
+    if fits { count } else { 0 }
+}
+
+/// The elements from the first item's first part to the last item's last one.
+struct Line {
+    /// Bytes of an element.
+    size: u64,
+    /// From an item's to the next one's.
+    step: u64,
+    elements: u64,
+    /// The elements of a vector.
+    each: u64,
+}
+
+impl Line {
+    fn of(size: i64, step: i64, parts: &[Part], lanes: u32) -> Self {
+        let reach = parts.iter().map(|part| part.offset - parts[0].offset).max().unwrap_or(0);
+        let (size, step) = (size as u64, (step / size) as u64);
+        let elements = u64::from(lanes - 1) * step + reach as u64 / size + 1;
+        let each = (LONGEST / size).min(1 << elements.ilog2());
+        Self { size, step, elements, each }
+    }
+
+    /// The first element of each vector. The last one ends where the line does.
+    fn pieces(&self) -> impl Iterator<Item = u64> {
+        let (last, each) = (self.elements - self.each, self.each);
+        (0..self.elements.div_ceil(self.each)).map(move |number| (number * each).min(last))
+    }
+}
+
+impl Writer<'_> {
+    /// Loads a line. What stands for each part.
+    pub(super) fn load_line(&mut self, chunk: &Chunk) -> Vec<(ValueId, Operand)> {
+        let size = self.module.types.size(chunk.element);
+        let step = chunk.rows.step.unwrap_or(0);
+        let line = Line::of(size as i64, step, &chunk.parts, chunk.lanes);
+        let ty = self.vector(chunk.element, line.each as usize);
+        let mut pieces = Vec::new();
+        for first in line.pieces() {
+            let (at, access) = self.place_in_line(chunk, first * line.size);
+            pieces.push((first, self.value(Op::Load(at, access), ty)));
+        }
+        let mut results = Vec::new();
+        for part in &chunk.parts {
+            let reach = (part.offset - chunk.parts[0].offset) as u64 / size;
+            let wanted = (0..u64::from(chunk.lanes)).map(|item| item * line.step + reach);
+            let vector = self.picked(&pieces, wanted.collect(), chunk);
+            if let Operand::Value(value) = part.value {
+                results.push((value, vector));
+            }
+        }
+        results
+    }
+
+    /// A vector of some elements of a line, of which the pieces begin at the given ones.
+    fn picked(&mut self, pieces: &[(u64, Operand)], wanted: Vec<u64>, chunk: &Chunk) -> Operand {
+        let ty = self.module.operand_type(self.function, pieces[0].1);
+        let each = u64::from(self.module.types.lanes(ty));
+        // The places of elements in the last piece that has them.
+        let piece = |element: u64| pieces.iter().rposition(|piece| piece.0 <= element).unwrap_or(0);
+        let mut so_far: Option<(Operand, Vec<Option<u32>>)> = None;
+        let lanes = chunk.lanes as usize;
+        let out = self.vector(chunk.element, lanes);
+        for (pair, two) in pieces.chunks(2).enumerate() {
+            let second = two.get(1).unwrap_or(&two[0]);
+            let place = |&element: &u64| {
+                let number = piece(element);
+                let of_pair = number / 2 == pair;
+                let behind = if number % 2 == 1 { each } else { 0 };
+                of_pair.then(|| (element - pieces[number].0 + behind) as u32)
+            };
+            let pick: Vec<Option<u32>> = wanted.iter().map(place).collect();
+            if pick.iter().all(Option::is_none) {
+                continue;
+            }
+            let next = self.value(Op::Shuffle(two[0].1, second.1, pick.clone()), out);
+            so_far = Some(match so_far {
+                None => (next, pick),
+                Some((before, picked)) => {
+                    let both = (0..lanes as u32).map(|lane| {
+                        let has = |pick: &[Option<u32>]| pick[lane as usize].is_some();
+                        match (has(&picked), has(&pick)) {
+                            (true, _) => Some(lane),
+                            (_, true) => Some(lane + lanes as u32),
+                            _ => None,
+                        }
+                    });
+                    let both: Vec<Option<u32>> = both.collect();
+                    (self.value(Op::Shuffle(before, next, both.clone()), out), both)
+                }
+            });
+        }
+        so_far.map_or(pieces[0].1, |it| it.0)
+    }
+
+    /// Stores a line.
+    pub(super) fn store_line(&mut self, chunk: &Chunk) {
+        let (count, lanes) = (chunk.parts.len() as u32, chunk.lanes);
+        let ty = self.vector(chunk.element, lanes as usize);
+        let size = self.module.types.size(chunk.element);
+        for piece in 0..count {
+            let mut vector = chunk.parts[0].value;
+            for number in 1..count {
+                // The elements of the parts up to this one, where they belong.
+                let place = |lane: u32| {
+                    let element = piece * lanes + lane;
+                    let (item, part) = (element / count, element % count);
+                    match part {
+                        part if part == number => Some(item + lanes),
+                        part if part > number => None,
+                        _ if number == 1 => Some(item),
+                        _ => Some(lane),
+                    }
+                };
+                let pick = (0..lanes).map(place).collect();
+                let next = chunk.parts[number as usize].value;
+                vector = self.value(Op::Shuffle(vector, next, pick), ty);
+            }
+            let (at, access) = self.place_in_line(chunk, u64::from(piece * lanes) * size);
+            let (flags, loc) = (Default::default(), self.loc);
+            let op = Op::Store(at, vector, access);
+            self.insts.push(Inst { result: None, op, flags, loc });
+        }
+    }
+
+    /// The address so many bytes behind the beginning of a line.
+    fn place_in_line(&mut self, chunk: &Chunk, bytes: u64) -> (Operand, Access) {
+        let size = self.module.types.size(chunk.element) as u32;
+        let mut base = self.row(chunk, 0);
+        if bytes > 0 {
+            let (ty, terms) = (self.module.operand_type(self.function, base), Vec::new());
+            base =
+                self.value(Op::Address { base, offset: bytes as i64, terms, inbounds: false }, ty);
+        }
+        let align = chunk.parts.iter().map(|part| part.align).min().unwrap_or(1).min(size);
+        (base, Access { align, volatile: false, nontemporal: false })
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Elements that items have a few bytes apart, which are loaded with what lies between them. The buffers begin and end
+//! at inaccessible pages.
+
+use tally_compiler::ir::Op;
+use tally_compiler::widen;
+
+use crate::diff::{Input, same};
+use crate::harness::Grid;
+use crate::widen::wide;
+
+const TYPES: [(&str, usize); 5] =
+    [("char", 1), ("ushort", 2), ("int", 4), ("float", 4), ("double", 8)];
+
+/// Small numbers of a type, so that floats are exact.
+fn numbers(ty: &str, count: usize) -> Input {
+    let number = |i: usize| i * 31 % 61;
+    Input::bytes(match ty {
+        "float" => (0..count).flat_map(|i| (number(i) as f32).to_le_bytes()).collect(),
+        "double" => (0..count).flat_map(|i| (number(i) as f64).to_le_bytes()).collect(),
+        "char" => (0..count).map(|i| number(i) as u8).collect(),
+        "ushort" => (0..count).flat_map(|i| (number(i) as u16).to_le_bytes()).collect(),
+        _ => (0..count).flat_map(|i| (number(i) as u32).to_le_bytes()).collect(),
+    })
+}
+
+/// Reads some of each item's elements, the first and the last of which are the buffer's.
+fn reads(ty: &str, step: usize, parts: &[usize]) -> String {
+    let reads: String =
+        parts.iter().map(|part| format!("s = s * 3 + in[i * {step} + {part}];\n")).collect();
+    format!(
+        "kernel void k(global {ty} *out, global const {ty} *in) {{
+           size_t i = get_global_id(0); {ty} s = 1; {reads} out[i] = s; }}"
+    )
+}
+
+/// The number of gathers and scatters that are left of a kernel that is widened to 16 items.
+fn apart(text: &str) -> (usize, usize) {
+    let module = wide(text);
+    let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let ops = || function.blocks.iter().flat_map(|(_, block)| &block.insts).map(|inst| &inst.op);
+    (
+        ops().filter(|op| matches!(op, Op::Gather(..))).count(),
+        ops().filter(|op| matches!(op, Op::Scatter(..))).count(),
+    )
+}
+
+#[test]
+fn parts_of_a_line_are_picked_out() {
+    let items = 96;
+    for (ty, size) in TYPES {
+        for step in 2..=16 / size {
+            let all: Vec<usize> = (0..step).collect();
+            for parts in [&all[..1], &all[..], &[0, step - 1], &[step - 1, 0]] {
+                let (last, text) = (parts.iter().max().unwrap(), reads(ty, step, parts));
+                let count = (items - 1) * step + last + 1;
+                let inputs = [numbers(ty, items), numbers(ty, count)];
+                let context = format!("{parts:?} of {step} {ty}");
+                same(&wide(&text), "k", Grid::line(96, 48), &inputs, &context);
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_are_not_gathered() {
+    assert_eq!(apart(&reads("char", 3, &[0, 1, 2])), (0, 0));
+    assert_eq!(apart(&reads("float", 2, &[0])), (0, 0));
+    assert_eq!(apart(&reads("float", 3, &[0, 2])), (0, 0));
+    assert_eq!(apart(&reads("ushort", 8, &[0, 7])), (0, 0));
+    // Too far apart.
+    assert_eq!(apart(&reads("float", 5, &[0])), (1, 0));
+    assert_eq!(apart(&reads("double", 3, &[0])), (1, 0));
+    // Under a test that most vectors pass whole, which have code of their own.
+    let tested = "kernel void k(global float *out, global const float *in, int n) {
+                    int i = get_global_id(0); if (i < n) out[i] = in[i * 2]; }";
+    assert_eq!(apart(tested), (1, 0));
+}
+
+/// Parts of different types, and places that two instructions read.
+#[test]
+fn structures_are_lines_of_each_type() {
+    let text = "struct __attribute__((packed)) s { float a; short b; char c; uchar d; };
+                kernel void k(global int *out, global const struct s *in) {
+                  size_t i = get_global_id(0);
+                  out[i] = as_int(in[i].a) * 3 + in[i].b * in[i].c - in[i].d + in[i].b; }";
+    assert_eq!(apart(text), (0, 0));
+    let inputs = [numbers("int", 64), numbers("char", 64 * 8)];
+    same(&wide(text), "k", Grid::line(64, 32), &inputs, "");
+}
+
+/// Three neighbours without a gap are written as a line, in any order; others are not.
+#[test]
+fn three_parts_are_written() {
+    for (ty, _) in TYPES {
+        for [a, b, c] in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+            let text = format!(
+                "kernel void k(global {ty} *out, global const {ty} *in) {{
+                   size_t i = get_global_id(0); {ty} v = in[i], w = in[i + 1];
+                   out[i * 3 + {a}] = v; out[i * 3 + {b}] = w - v; out[i * 3 + {c}] = v * 2; }}"
+            );
+            assert_eq!(apart(&text), (0, 0), "{ty}");
+            let inputs = [numbers(ty, 3 * 96), numbers(ty, 97)];
+            same(&wide(&text), "k", Grid::line(96, 48), &inputs, ty);
+        }
+    }
+    let gap = "kernel void k(global int *out, global const int *in) {
+                 size_t i = get_global_id(0); int v = in[i];
+                 out[i * 4] = v; out[i * 4 + 1] = v + 1; out[i * 4 + 2] = v + 2; }";
+    same(&wide(gap), "k", Grid::line(96, 48), &[numbers("int", 4 * 96), numbers("int", 96)], "");
+}
+
+/// Reads of constant memory do not part what is written; those of other memory do.
+#[test]
+fn tables_are_read_between_writes() {
+    let text = |space: &str| {
+        format!(
+            "kernel void k(global uchar *out, global const uchar *in, {space} uchar *t) {{
+               size_t i = get_global_id(0); uchar a = in[i * 3], b = in[i * 3 + 1], c = in[i * 3 + 2];
+               out[i * 4] = t[a & 31]; out[i * 4 + 1] = t[b & 31]; out[i * 4 + 2] = t[c & 31];
+               out[i * 4 + 3] = t[(a ^ b) & 31]; }}"
+        )
+    };
+    assert_eq!(apart(&text("constant")), (4, 0));
+    assert_eq!(apart(&text("global")), (4, 4));
+    let inputs = [numbers("char", 4 * 96), numbers("char", 3 * 96), numbers("char", 32)];
+    for space in ["constant", "global"] {
+        same(&wide(&text(space)), "k", Grid::line(96, 48), &inputs, space);
+    }
+}
