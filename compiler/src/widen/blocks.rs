@@ -8,7 +8,7 @@ use super::emit::{Mask, Place, Widener};
 use super::flow::Node;
 use super::ops::divides;
 use super::refusal::Refusal;
-use super::shape::{Shape, leaves_masked, mixes};
+use super::shape::Shape;
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ENTRY, Inst, Op, Operand, Scope, Terminator, UnaryOp,
@@ -368,7 +368,7 @@ impl Widener<'_> {
 
     /// Whether items of other edges, or of another iteration of a loop, may be pending at the target.
     fn must_blend(&self, from: BlockId, to: BlockId) -> bool {
-        if !mixes(self.flow, from, to) {
+        if !self.flow.mixes(from, to) {
             return false;
         }
         // The first edge to arrive finds no pending item there.
@@ -378,6 +378,6 @@ impl Widener<'_> {
         let mut others = others.filter(|&&other| {
             self.flow.back_edge(other, to).is_some() == here && place(other) < place(from)
         });
-        leaves_masked(self.flow, from, to) || others.next().is_some()
+        self.flow.leaves_masked(from, to) || others.next().is_some()
     }
 }

@@ -166,6 +166,35 @@ impl Flow {
         self.around(block).find(|&index| self.loops[index].masked)
     }
 
+    /// The innermost masked loop around a block; a loop's header does not count as inside it.
+    fn outer_masked(&self, block: BlockId) -> Option<usize> {
+        self.around(block)
+            .filter(|&index| self.loops[index].header != block)
+            .find(|&index| self.loops[index].masked)
+    }
+
+    /// Whether items that arrive by an edge may meet others that have arrived by another edge, or by the
+    /// same one at another time.
+    pub(super) fn mixes(&self, from: BlockId, to: BlockId) -> bool {
+        if let Some(index) = self.back_edge(from, to) {
+            let back = self.predecessors[to.index()].iter();
+            let back = back.filter(|&&from| self.back_edge(from, to).is_some()).count();
+            return self.leaves_masked(from, to) || self.loops[index].masked && back > 1;
+        }
+        let several = self.forward(to).nth(1).is_some();
+        self.leaves_masked(from, to) || several && self.deferred[self.place[to.index()]]
+    }
+
+    /// Whether an edge leads out of a masked loop, so that items take it at different times. It may be the back edge of a
+    /// loop around that.
+    pub(super) fn leaves_masked(&self, from: BlockId, to: BlockId) -> bool {
+        let around = match self.back_edge(from, to) {
+            Some(_) => self.masked_around(to),
+            None => self.outer_masked(to),
+        };
+        self.masked_around(from) != around
+    }
+
     /// The loop whose back edge an edge is.
     pub(super) fn back_edge(&self, from: BlockId, to: BlockId) -> Option<usize> {
         self.around(from).find(|&index| self.loops[index].header == to)

@@ -705,10 +705,10 @@ impl Shapes {
         if one && matches!(first, Operand::Const(_)) {
             return Some(Shape::Uniform);
         }
-        if incoming.iter().any(|&(from, _)| mixes(flow, from, block)) && !one {
+        if incoming.iter().any(|&(from, _)| flow.mixes(from, block)) && !one {
             return Some(Shape::Varying);
         }
-        if incoming.iter().any(|&(from, _)| leaves_masked(flow, from, block)) {
+        if incoming.iter().any(|&(from, _)| flow.leaves_masked(from, block)) {
             return Some(Shape::Varying);
         }
         let mut shape = None;
@@ -726,35 +726,6 @@ impl Shapes {
 /// The distance in bytes from one item's private variable to the next item's.
 pub(super) fn private_step(size: u64, align: u64) -> i64 {
     size.next_multiple_of(align.max(1)) as i64
-}
-
-/// The innermost masked loop around a block; a loop's header does not count as inside it.
-fn outer_masked(flow: &Flow, block: BlockId) -> Option<usize> {
-    flow.around(block)
-        .filter(|&index| flow.loops[index].header != block)
-        .find(|&index| flow.loops[index].masked)
-}
-
-/// Whether items that arrive by an edge may meet others that have arrived by another edge, or by the
-/// same one at another time.
-pub(super) fn mixes(flow: &Flow, from: BlockId, to: BlockId) -> bool {
-    if let Some(index) = flow.back_edge(from, to) {
-        let back = flow.predecessors[to.index()].iter();
-        let back = back.filter(|&&from| flow.back_edge(from, to).is_some()).count();
-        return leaves_masked(flow, from, to) || flow.loops[index].masked && back > 1;
-    }
-    let several = flow.forward(to).nth(1).is_some();
-    leaves_masked(flow, from, to) || several && flow.deferred[flow.place[to.index()]]
-}
-
-/// Whether an edge leads out of a masked loop, so that items take it at different times. It may be the back edge of a
-/// loop around that.
-pub(super) fn leaves_masked(flow: &Flow, from: BlockId, to: BlockId) -> bool {
-    let around = match flow.back_edge(from, to) {
-        Some(_) => flow.masked_around(to),
-        None => outer_masked(flow, to),
-    };
-    flow.masked_around(from) != around
 }
 
 /// The values that are used as indices of addresses, and for nothing else, by number.
