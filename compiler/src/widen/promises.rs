@@ -16,6 +16,10 @@ use rustc_hash::FxHashMap;
 use crate::ir::{
     BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, Type, ValueId, WorkItemQuery,
 };
+use crate::optimise::is_skipped;
+
+/// The name by which it is left out.
+const NAME: &str = "promises";
 
 /// A number, made of others before it in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,6 +118,9 @@ pub(super) fn find(
     function: &Function,
     wanted: impl Fn(ValueId, Operand) -> bool,
 ) -> (Vec<ValueId>, Promises) {
+    if is_skipped(NAME) {
+        return Default::default();
+    }
     let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let of = insts().filter_map(|inst| Some((inst.result?, inst))).collect();
     let makers = Makers { module, function, of };

@@ -54,6 +54,15 @@ fn products_and_sums_are_rounded_once() {
             }
         }
     }
+    // 2048 + 2 k, and a product that is 2^-20 less than half the distance to the next number: floats make it the middle.
+    for k in 0..1024 {
+        a.push(0x3c01 | (k & 1) << 15);
+        b.push(0x3bfe);
+        c.push(0x6800 + k);
+        a.push(0x3c01 | (!k & 1) << 15);
+        b.push(0x3bfe);
+        c.push(0x6800 + k);
+    }
     while a.len() < 16384 {
         let any = |random: &mut Random| match random.below(1 << 16) as u16 {
             // No NaN: its bits may be any.
