@@ -65,9 +65,9 @@ impl Loader {
         Self::automatic(&SystemLoader::find(), image)
     }
 
-    /// The program's own loader if it has one; the system's if it is new enough, otherwise the one beside the driver or the newest unpacked one.
-    /// A program that does not need a newer one may start one that does, which gets the one beside the driver by
-    /// the library path. An unpacked one cannot be passed on.
+    /// The program's own loader if it has one; the system's if it is new enough, otherwise the one beside the
+    /// driver or the newest unpacked one. A program that does not need a newer one may start one that does, which
+    /// gets the one beside the driver by the library path. An unpacked one cannot be passed on.
     pub(crate) fn automatic(system: &SystemLoader, image: &Image) -> Result<Self> {
         let needs_new = image.needs_new_loader();
         let its_own = image.folder_of(LOADER).filter(|folder| {

@@ -2,12 +2,12 @@
 //! `tally-run PROGRAM`: starts a Level Zero program with Tally as its driver.
 //!
 //! Nothing is installed. The driver is the one beside this program (or in `../lib`); `ZE_ENABLE_ALT_DRIVERS`
-//! names it to the loader. The loader is the one that the program's search path names, or else the system's, except for SYCL and Python programs if it is older than
-//! they need. Those get the one beside the driver, which the Python package has, or the newest that
-//! `scripts/loaders` has unpacked, and are not started if there is none, since SYCL crashes with a loader that
-//! is too old. An unpacked loader needs a newer C library than the system's, so that library's dynamic linker
-//! then starts the program. A program that opens the system's loader by its full name gets the newer one, too:
-//! see `ze_tally::audit`.
+//! names it to the loader. The loader is the one that the program's search path names, or else the system's, except
+//! for SYCL and Python programs if it is older than they need. Those get the one beside the driver, which the Python
+//! package has, or the newest that `scripts/loaders` has unpacked, and are not started if there is none, since SYCL
+//! crashes with a loader that is too old. An unpacked loader needs a newer C library than the system's, so that
+//! library's dynamic linker then starts the program. A program that opens the system's loader by its full name gets
+//! the newer one, too: see `ze_tally::audit`.
 
 use std::env;
 use std::error::Error;
