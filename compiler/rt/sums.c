@@ -2,8 +2,8 @@
 // Additions to memory that many groups make, summed up before they reach it.
 //
 // An atomic addition takes twenty cycles if its cache line is at hand, and hundreds if another processor has just
-// written there. A kernel that counts into a few hundred places does little else. Where nothing in the kernel can
-// tell (`src/widen/sums.rs`), many groups run as one, and the thread that runs them keeps a sum for each place
+// written there. A kernel that counts into a few hundred places does little else. Where the kernel cannot
+// observe it (`src/widen/sums.rs`), many groups run as one, and the thread that runs them keeps a sum for each place
 // that it meets. A place's sum is added to memory when another place needs its room, and all of them at the end.
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomic additions that nobody in the kernel looks at, which groups sum up before they reach memory.
+//! Atomic additions with unused results, which groups sum up before they reach memory.
 //!
 //! ```text
 //!   atomic_inc(&bins[x[i]])              add_later bins + x[i], 1

@@ -28,10 +28,10 @@ fn kernel(body: &str) -> Module {
     module(&clang::compile_text(&text, &["-O2", "-w", "-cl-std=CL2.0"]))
 }
 
-/// Groups keep sums if nothing can tell: nothing follows an addition in its item, nobody uses its result or asks for an
-/// order, and no item may wait for another one.
+/// Groups keep sums if that cannot be observed: nothing follows an addition in its item, its result is unused, it asks
+/// for no order, and no item may wait for another one.
 #[test]
-fn groups_keep_sums_where_nothing_can_tell() {
+fn groups_keep_sums_where_that_cannot_be_observed() {
     let is = |body: &str, size: Option<u64>, additions: usize| {
         assert_eq!(sums(&kernel(body)), (size, additions), "{body}");
     };
