@@ -129,7 +129,7 @@ INLINE void __tally_run_summed(const struct context *context, rows *run, add_sum
   sums.patience = PATIENCE;
   for (int i = 0; i != PLACES; i++)
     sums.of[i] = (struct sum){0, 0};
-  // All others cannot be those of null, which is found nowhere then.
+  // Null could only be found in the first sum. It has another sum's address at first, so that null is not found.
   sums.of[0].at = 1 << 3;
   own.launch = &wide;
   own.sums = &sums;

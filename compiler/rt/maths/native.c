@@ -18,17 +18,8 @@
 // Adding it rounds a float below 2^22 to an integer, in the low bits.
 #define ROUNDER 0x1.8p23f
 
-// A polynomial by Horner's scheme, the constant coefficient first.
-static inline F32 polynomial(const float *coefficients, int count, F32 x) {
-  F32 sum = coefficients[count - 1];
-#pragma clang loop unroll(full)
-  for (int i = count - 2; i >= 0; i--)
-    sum = fma32(sum, x, coefficients[i]);
-  return sum;
-}
-
 #define POLYNOMIAL(coefficients, x)                                                                          \
-  polynomial(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
+  horner32(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
 
 // (2^f - 1) / f for |f| <= 1/2, so that 2^f is good to 2^-18.1.
 static const float NATIVE_EXP2[] = {0x1.62dfcap-1f, 0x1.ebf1b4p-3f, 0x1.ca900ap-5f, 0x1.409108p-7f};

@@ -2,11 +2,9 @@
 //! Elements that items have a few bytes apart, which are loaded with what lies between them. The buffers begin and end
 //! at inaccessible pages.
 
-use tally_compiler::ir::Op;
-use tally_compiler::widen;
-
 use crate::diff::{Input, same};
 use crate::harness::Grid;
+use crate::transpose::apart;
 use crate::widen::wide;
 
 const TYPES: [(&str, usize); 5] =
@@ -31,18 +29,6 @@ fn reads(ty: &str, step: usize, parts: &[usize]) -> String {
     format!(
         "kernel void k(global {ty} *out, global const {ty} *in) {{
            size_t i = get_global_id(0); {ty} s = 1; {reads} out[i] = s; }}"
-    )
-}
-
-/// The number of gathers and scatters that are left of a kernel that is widened to 16 items.
-fn apart(text: &str) -> (usize, usize) {
-    let module = wide(text);
-    let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
-    let function = &widened.module.functions[widened.function];
-    let ops = || function.blocks.iter().flat_map(|(_, block)| &block.insts).map(|inst| &inst.op);
-    (
-        ops().filter(|op| matches!(op, Op::Gather(..))).count(),
-        ops().filter(|op| matches!(op, Op::Scatter(..))).count(),
     )
 }
 

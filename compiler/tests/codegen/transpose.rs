@@ -78,7 +78,7 @@ fn accesses_keep_their_order() {
 }
 
 /// The number of gathers and scatters that are left of a kernel that is widened to 16 items.
-fn apart(text: &str) -> (usize, usize) {
+pub fn apart(text: &str) -> (usize, usize) {
     let module = wide(text);
     let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
     let function = &widened.module.functions[widened.function];

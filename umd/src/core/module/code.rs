@@ -26,8 +26,9 @@ pub struct Code {
     usual: Piece,
     /// The groups for which there are other forms.
     other: Option<Uneven>,
-    /// Those that launches have needed, in the order in which they did; `None`: there is none after all.
-    others: [OnceLock<(Form, Option<Piece>)>; MAX_OTHERS],
+    /// Those that launches have needed: the one for uneven rows first, and then those of sizes, in the order in which
+    /// they were needed. `None`: there is none after all.
+    others: [Other; MAX_OTHERS],
     /// Local memory of the kernel's own variables, in bytes.
     pub local_static: u32,
     /// The dimension in which groups are best long.
@@ -39,6 +40,9 @@ pub struct Code {
 /// The maximum number of forms of a kernel beside the usual one. Most programs launch a kernel with groups of one size
 /// or two; one that tries all should not have the kernel built for each.
 const MAX_OTHERS: usize = 8;
+
+/// A form other than the usual one, once it was needed.
+type Other = OnceLock<(Form, Option<Piece>)>;
 
 /// One form of a kernel's code, in executable memory.
 pub struct Piece {
@@ -90,7 +94,13 @@ impl Code {
             });
             (form, piece.ok())
         };
-        self.others.iter().find(|other| other.get_or_init(load).0 == form);
+        self.places_of(form).iter().find(|other| other.get_or_init(load).0 == form);
+    }
+
+    /// The places for a form. Many sizes leave the one for uneven rows its own.
+    fn places_of(&self, form: Form) -> &[Other] {
+        let (uneven, sized) = self.others.split_at(1);
+        if form == Form::Uneven { uneven } else { sized }
     }
 
     /// The form that is best for groups of a size, unless that is the usual one, or no group has that size.
@@ -102,9 +112,10 @@ impl Code {
     /// The form that runs groups of this size, of those that are [prepared](super::Module::prepare).
     pub fn piece(&self, group: [u32; 3]) -> &Piece {
         let items = items(group);
-        let form = self.other_form(group);
-        let mut others = self.others.iter().map_while(OnceLock::get);
-        let other = others.find(|(of, _)| Some(*of) == form).and_then(|(_, piece)| piece.as_ref());
+        let other = self.other_form(group).and_then(|form| {
+            let mut made = self.places_of(form).iter().map_while(OnceLock::get);
+            made.find(|(of, _)| *of == form)?.1.as_ref()
+        });
         let fits = |piece: &&Piece| items <= u128::from(piece.max_items());
         other.filter(fits).unwrap_or(&self.usual)
     }
