@@ -6,9 +6,7 @@
 //! is a driver for OpenCL's loader (`cl_khr_icd`) that has devices, contexts and programs, and no queues,
 //! buffers or kernels. The binary of a program is one that `zeModuleCreate` takes as native.
 //!
-//! `api` has the functions, `core` the objects behind them; the compiler is [`compiler`], which runs in a
-//! process of its own.
+//! `api` has the functions, `core` the objects behind them; `tally-opencl-c` compiles.
 
 mod api;
-pub mod compiler;
 mod core;

@@ -270,11 +270,25 @@ impl Gpu {
 
     /// Builds a module from SPIR-V; the build log if it fails.
     pub fn module(&self, spirv: &[u8], flags: &str) -> Result<ze_module_handle_t, String> {
+        let spirv_format = ze_module_format_t::ZE_MODULE_FORMAT_IL_SPIRV;
+        match self.create_module(spirv_format, spirv, flags) {
+            (ze_result_t::ZE_RESULT_SUCCESS, module, _) => Ok(module),
+            (_, _, log) => Err(log),
+        }
+    }
+
+    /// Calls zeModuleCreate; its result, the module and the build log.
+    pub fn create_module(
+        &self,
+        format: ze_module_format_t,
+        input: &[u8],
+        flags: &str,
+    ) -> (ze_result_t, ze_module_handle_t, String) {
         let flags = CString::new(flags).expect("no NUL");
         let desc = ze_module_desc_t {
-            format: ze_module_format_t::ZE_MODULE_FORMAT_IL_SPIRV,
-            inputSize: spirv.len(),
-            pInputModule: spirv.as_ptr(),
+            format,
+            inputSize: input.len(),
+            pInputModule: input.as_ptr(),
             pBuildFlags: flags.as_ptr(),
             ..Default::default()
         };
@@ -287,8 +301,7 @@ impl Gpu {
             &raw mut module,
             &raw mut log
         ));
-        let text = build_log(log);
-        if result == ze_result_t::ZE_RESULT_SUCCESS { Ok(module) } else { Err(text) }
+        (result, module, build_log(log))
     }
 
     /// A kernel of a module.

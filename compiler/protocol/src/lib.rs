@@ -42,5 +42,5 @@ pub use client::{Compiler, CompilerError, PendingModule};
 pub use fingerprint::fingerprint;
 pub use half::half_value;
 pub use message::*;
-pub use spawn::{Log, Process, find as program, spawn};
+pub use spawn::{Log, Process, find as program, has_more_rights, spawn};
 pub use stored::Key;

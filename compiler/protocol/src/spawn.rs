@@ -54,9 +54,14 @@ const PROGRAM: &str = "tally-compiler";
 /// Finds the compiler's program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`. A process that has
 /// more rights than its caller (AT_SECURE) starts no program that its caller's environment names.
 pub fn find(dir: Option<&Path>) -> Option<PathBuf> {
+    let trusted = !has_more_rights();
+    find_in(dir, |name| env::var_os(name).filter(|_| trusted))
+}
+
+/// Whether this process has more rights than its caller (AT_SECURE). Then the environment is not to be trusted.
+pub fn has_more_rights() -> bool {
     // SAFETY: takes a number.
-    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
-    find_in(dir, |name| env::var_os(name).filter(|_| !has_more_rights))
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn find_in(dir: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {

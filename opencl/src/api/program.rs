@@ -6,10 +6,10 @@
 use std::ffi::{c_char, c_uchar, c_void};
 
 use opencl_sys::*;
+use tally_opencl_c::{Failure, is_spirv};
 
 use super::call::{Answer, call, create, error, get, text, write};
 use super::context;
-use crate::compiler::Failure;
 use crate::core::object::Ref;
 use crate::core::program::{Context, Origin, Program};
 use crate::core::{Code, Result, binary};
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn clCreateProgramWithIL(
         let bytes = unsafe { std::slice::from_raw_parts(il.cast::<u8>(), length) };
         // Spec: CL_INVALID_VALUE "if the length-byte memory pointed to by il does not contain well-formed
         // intermediate language input that can be consumed by the OpenCL runtime".
-        if !binary::is_spirv(bytes) {
+        if !is_spirv(bytes) {
             return error(CL_INVALID_VALUE);
         }
         Ok(Origin::Il(bytes.to_vec()))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that compiles OpenCL C for `libtally_opencl.so`, which starts it and sends it a request.
+//! The process that compiles OpenCL C for `libze_tally.so` and `libtally_opencl.so`, which start it and
+//! send it a request.
 
 use std::fs::File;
 use std::os::fd::FromRawFd;
@@ -8,10 +9,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // SAFETY: the descriptor is open, and nothing else in this process uses it.
     let mut socket = unsafe { File::from_raw_fd(0) };
-    match tally_opencl::compiler::serve(&mut socket) {
+    match tally_opencl_c::serve(&mut socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tally-opencl-c: {error} (libtally_opencl.so starts this program)");
+            eprintln!(
+                "tally-opencl-c: {error} (libze_tally.so and libtally_opencl.so start this program)"
+            );
             ExitCode::from(2)
         }
     }

@@ -4,6 +4,8 @@
 //! Intel's drivers store SPIR-V in their binaries this way, and `zeModuleCreate` looks for it in native ones
 //! (`umd/src/api/module/carried.rs`). So a program's binary is a Level Zero module on Intel's GPUs, too.
 
+use tally_opencl_c::is_spirv;
+
 /// The type of a section with SPIR-V.
 const SPIRV: u32 = 0xff00_0009;
 /// The type of a section with strings.
@@ -20,14 +22,6 @@ const SECTION: usize = 64;
 const SECTIONS: usize = 3;
 /// The first byte of the SPIR-V, a multiple of 8.
 const FIRST: usize = (HEADER + SECTIONS * SECTION + NAMES.len()).next_multiple_of(8);
-
-/// The first word of SPIR-V.
-const MAGIC: [u8; 4] = 0x0723_0203_u32.to_le_bytes();
-
-/// Whether this is SPIR-V, by its length and its first word.
-pub fn is_spirv(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC) && bytes.len() >= 20 && bytes.len().is_multiple_of(4)
-}
 
 /// A binary with this SPIR-V.
 pub fn wrap(spirv: &[u8]) -> Vec<u8> {

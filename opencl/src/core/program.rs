@@ -8,9 +8,10 @@ use opencl_sys::{
     cl_build_status, cl_context_properties,
 };
 
-use super::device::Device;
+use tally_opencl_c::{Compiled, Failure, Request, compile};
+
+use super::device::{Device, own_folder};
 use super::object::{Kind, Object, Ref};
-use crate::compiler::{self, Request};
 
 /// A context.
 pub struct Context {
@@ -80,13 +81,16 @@ impl Program {
     }
 
     /// Builds the program; returns whether it succeeded.
-    pub fn build(&self, options: String) -> Result<(), compiler::Failure> {
+    pub fn build(&self, options: String) -> Result<(), Failure> {
         let built = match &self.origin {
             Origin::Source(source) => {
-                compiler::compile(&Request::new(source.clone(), options.clone()))
+                let request = Request::new(source.clone(), options.clone());
+                own_folder()
+                    .ok_or_else(|| Failure::Died("this library has no folder".to_owned()))
+                    .and_then(|folder| compile(&folder, &request))
             }
             Origin::Il(spirv) | Origin::Binary(spirv) => {
-                Ok(compiler::Compiled { spirv: spirv.clone(), log: String::new() })
+                Ok(Compiled { spirv: spirv.clone(), log: String::new() })
             }
         };
         let (status, log, binary, result) = match built {

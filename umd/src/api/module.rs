@@ -37,6 +37,7 @@ api! {
                 let (module, log) = match source {
                     Source::Native(binary) => Module::load(context, binary),
                     Source::Spirv(inputs) => Module::build(context, inputs),
+                    Source::OpenClC(text, flags) => Module::compile(context, text, flags),
                 };
                 (module.map(|module| (out, module)), log)
             }

@@ -25,6 +25,7 @@ mod code;
 mod constants;
 mod globals;
 mod link;
+mod opencl_c;
 mod origin;
 
 use build::{Build, Graph};
@@ -89,10 +90,28 @@ impl Module {
     /// Builds a module of one SPIR-V module or several: the whole front end runs before this
     /// returns. The second part is the log, also if the build fails.
     pub fn build(context: &Arc<Context>, inputs: Vec<Input>) -> (Result<Arc<Self>>, String) {
-        Self::compile(context, inputs, false)
+        Self::build_inputs(context, inputs, false)
     }
 
-    fn compile(
+    /// Compiles a module's OpenCL C and builds it. The second part is the log of both, also if one fails.
+    ///
+    /// # Errors
+    /// MODULE_BUILD_FAILURE; DEPENDENCY_UNAVAILABLE: there is no compiler.
+    pub fn compile(
+        context: &Arc<Context>,
+        text: String,
+        flags: String,
+    ) -> (Result<Arc<Self>>, String) {
+        let (input, mut log) = opencl_c::compile(text, flags);
+        let built = input.and_then(|input| {
+            let (built, more) = Self::build(context, vec![input]);
+            log += &more;
+            built
+        });
+        (built, log)
+    }
+
+    fn build_inputs(
         context: &Arc<Context>,
         inputs: Vec<Input>,
         native: bool,
@@ -121,7 +140,7 @@ impl Module {
         };
         if checks::of_kernels().any() && !native.inputs.is_empty() {
             // The code of a native binary has no checks, so it is built again where there is a compiler.
-            let (built, log) = Self::compile(context, native.inputs.clone(), true);
+            let (built, log) = Self::build_inputs(context, native.inputs.clone(), true);
             if !built.as_ref().is_err_and(|error| error.code() == NO_COMPILER) {
                 return (built, log);
             }

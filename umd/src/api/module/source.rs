@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The input of a module's build: SPIR-V, several SPIR-V modules, or a native binary.
+//! The input of a module's build: SPIR-V, several SPIR-V modules, OpenCL C, or a native binary.
 
 use std::ffi::c_char;
 
@@ -18,7 +18,14 @@ pub(super) enum Source<'c> {
     Native(&'c [u8]),
     /// SPIR-V modules with their flags and constants.
     Spirv(Vec<Input>),
+    /// OpenCL C and its build flags.
+    OpenClC(String, String),
 }
+
+/// The format of OpenCL C, which is not in the specification. Intel's driver has it, and programs build that
+/// way: oneDNN, OpenVINO, Intel's benchmarks (compute-runtime, level_zero/core/source/module/defines_ext.h:
+/// `ZE_MODULE_FORMAT_OCLC`).
+const OPENCL_C: ze_module_format_t = ze_module_format_t(3);
 
 /// The most SPIR-V modules of one description.
 const MAX_INPUTS: u32 = 1 << 16;
@@ -28,6 +35,7 @@ pub(super) fn read<'c>(call: Call<'c>, desc: &'c ze_module_desc_t) -> Result<Sou
     let native = match desc.format {
         ze_module_format_t::ZE_MODULE_FORMAT_IL_SPIRV => false,
         ze_module_format_t::ZE_MODULE_FORMAT_NATIVE => true,
+        OPENCL_C => return opencl_c(call, desc),
         // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_MODULE_FORMAT_NATIVE < desc->format`
         format => {
             return Err(Error::new(
@@ -57,6 +65,19 @@ pub(super) fn read<'c>(call: Call<'c>, desc: &'c ze_module_desc_t) -> Result<Sou
             Ok(Source::Spirv(vec![one(call, spirv, desc)?]))
         }
     }
+}
+
+/// OpenCL C. Whether the size counts a zero at the end differs between programs.
+fn opencl_c<'c>(call: Call<'c>, desc: &'c ze_module_desc_t) -> Result<Source<'c>> {
+    if call.chain(desc.pNext).any(|link| link.get::<ze_module_program_exp_desc_t>().is_some()) {
+        return Err(Error::unsupported(
+            "desc->pNext: several texts in OpenCL C can't be made one module",
+        ));
+    }
+    let text = bytes(call, desc.pInputModule, desc.inputSize)?;
+    let end = text.iter().rposition(|it| *it != 0).map_or(0, |last| last + 1);
+    let text = String::from_utf8_lossy(&text[..end]).into_owned();
+    Ok(Source::OpenClC(text, options(call, desc.pBuildFlags)?))
 }
 
 /// SPIR-V with a description's flags and constants.
@@ -115,16 +136,21 @@ fn input(
     flags: *const c_char,
     constants: Constants,
 ) -> Result<Input> {
+    let options = options(call, flags)?;
+    Ok(Input { spirv: spirv.to_owned(), options, spec_constants: constants.values() })
+}
+
+/// A description's flags.
+fn options(call: Call<'_>, flags: *const c_char) -> Result<String> {
     let options = match flags.is_null() {
         true => String::new(),
         false => call.c_str(flags, "desc->pBuildFlags")?.to_string_lossy().into_owned(),
     };
-    let options = match settings::get().debug {
+    Ok(match settings::get().debug {
         // Of several flags the last ones count.
         true => options + FOR_DEBUGGER,
         false => options,
-    };
-    Ok(Input { spirv: spirv.to_owned(), options, spec_constants: constants.values() })
+    })
 }
 
 /// Reads the values of specialization constants, each with the width that the module declares.

@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::request::{Compiled, Failure, Request};
+use crate::request::{Compiled, Failure, Request};
 
 /// The names of the library.
 const NAMES: [&str; 4] = [
@@ -59,7 +59,7 @@ type Compile = unsafe extern "C" fn(
 ) -> c_int;
 
 /// Compiles with the library; nothing if there is none.
-pub(super) fn compile(request: &Request) -> Option<Result<Compiled, Failure>> {
+pub(crate) fn compile(request: &Request) -> Option<Result<Compiled, Failure>> {
     let function = find(request)?;
     let text = |text: &str| {
         CString::new(text).map_err(|_| Failure::Refused("there is a zero in the text".to_owned()))

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::options;
-use crate::core::process;
+use crate::{loaded, options};
 
 /// A program to compile.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,7 +24,7 @@ impl Request {
     /// A request of this process. The folders of the libraries that it has loaded are searched first: a Python
     /// environment or an installation of oneAPI has the compiler beside its OpenCL loader and SYCL.
     pub fn new(source: String, options: String) -> Self {
-        let folders = process::folders().into_iter().map(PathBuf::into_os_string).collect();
+        let folders = loaded::folders().into_iter().map(PathBuf::into_os_string).collect();
         Self { source, options: options::for_front_end(&options), folders }
     }
 }

@@ -2,18 +2,17 @@
 //! From OpenCL C to SPIR-V, by a compiler of others that this machine has.
 //!
 //! A compiler is LLVM, which never loads into an application (docs/decisions/0008-compiler-process.md): a
-//! process of the program `tally-opencl-c` does the work, one for each build. [`library`] is the compiler that
-//! Intel's packages bring, [`clang`] the one of distributions.
+//! process of the program `tally-opencl-c` does the work, one for each build. `library` is the compiler that
+//! Intel's packages bring, `clang` the one of distributions.
 
 use std::fmt;
+use std::path::Path;
 
 use tally_compiler_protocol::frame;
 
-use crate::core::binary;
-use crate::core::device::own_folder;
-
 mod clang;
 mod library;
+pub mod loaded;
 pub mod options;
 mod request;
 
@@ -22,13 +21,21 @@ pub use request::{Compiled, Failure, Request};
 /// The program that compiles.
 const PROGRAM: &str = "tally-opencl-c";
 
-/// Compiles in a process of its own; blocks until it is done.
+/// The first word of SPIR-V.
+const MAGIC: [u8; 4] = 0x0723_0203_u32.to_le_bytes();
+
+/// Whether this is SPIR-V, by its length and its first word.
+pub fn is_spirv(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC) && bytes.len() >= 20 && bytes.len().is_multiple_of(4)
+}
+
+/// Compiles in a process of its own; blocks until it is done. The program lies in `folder`, beside the library
+/// that calls this.
 ///
 /// # Errors
 /// Why there is no SPIR-V.
-pub fn compile(request: &Request) -> Result<Compiled, Failure> {
+pub fn compile(folder: &Path, request: &Request) -> Result<Compiled, Failure> {
     let died = |why: &dyn fmt::Display| Failure::Died(why.to_string());
-    let folder = own_folder().ok_or_else(|| died(&"this library has no folder"))?;
     let program = folder.join(PROGRAM);
     let mut process = tally_compiler_protocol::spawn(&program)
         .map_err(|error| died(&format!("{}: {error}", program.display())))?;
@@ -50,7 +57,7 @@ pub fn serve(socket: &mut (impl std::io::Read + std::io::Write)) -> Result<(), f
     let answer = library::compile(&request)
         .or_else(|| clang::compile(&request))
         .unwrap_or(Err(Failure::NoCompiler))
-        .and_then(|compiled| match binary::is_spirv(&compiled.spirv) {
+        .and_then(|compiled| match is_spirv(&compiled.spirv) {
             true => Ok(compiled),
             false => Err(Failure::Died(format!("it made no SPIR-V; {}", compiled.log))),
         });

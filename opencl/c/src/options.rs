@@ -11,6 +11,16 @@ pub fn for_front_end(options: &str) -> String {
     options.split_inclusive(|c: char| c.is_ascii_whitespace()).filter(kept).collect()
 }
 
+/// Beginnings of options that a compiler of SPIR-V has, too.
+const OF_SPIRV: [&str; 4] = ["-ze-", "-cl-", "-g", "-O"];
+
+/// The options that a compiler of SPIR-V has, too; those of the language and its preprocessor are left out.
+pub fn for_code(options: &str) -> String {
+    let kept = |word: &String| OF_SPIRV.iter().any(|of_spirv| word.starts_with(of_spirv));
+    let words = words(options).unwrap_or_default();
+    words.into_iter().filter(kept).collect::<Vec<_>>().join(" ")
+}
+
 /// Splits options at blanks that are not quoted; a backslash takes the next character as it is.
 ///
 /// # Errors
@@ -50,6 +60,14 @@ mod tests {
         assert_eq!(of(r#"-DD="" """#), ["-DD=", ""]);
         assert!(of(" ").is_empty());
         assert!(words("-DE=\"a b").unwrap_err().contains("quote"));
+    }
+
+    #[test]
+    fn options_of_the_language_are_not_for_code() {
+        let options =
+            r#"-D A="-g x" -DB=-O0 -I inc -cl-opt-disable -g -cl-std=CL2.0 -w -ze-opt-level=1"#;
+        assert_eq!(for_code(options), "-cl-opt-disable -g -cl-std=CL2.0 -ze-opt-level=1");
+        assert_eq!(for_code("-DE=\"a b"), "", "a front end refuses them");
     }
 
     #[test]

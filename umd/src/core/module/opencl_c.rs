@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Modules in OpenCL C: SPIR-V is made of them first, in a process of its own.
+
+use tally_compiler_protocol::Input;
+use tally_opencl_c::{Failure, Request, compile as front_end, options};
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+use crate::process;
+
+/// SPIR-V, with the flags that concern code. The second part is the front end's log, also if it fails.
+///
+/// # Errors
+/// MODULE_BUILD_FAILURE; DEPENDENCY_UNAVAILABLE: there is no compiler.
+pub(super) fn compile(text: String, flags: String) -> (Result<Input>, String) {
+    let options = options::for_code(&flags);
+    let folder = process::own_folder()
+        .ok_or_else(|| Failure::Died("the driver's library has no folder".to_owned()));
+    match folder.and_then(|folder| front_end(&folder, &Request::new(text, flags))) {
+        Ok(made) => (Ok(Input { spirv: made.spirv, options, ..Input::default() }), line(made.log)),
+        Err(failure) => {
+            let code = match failure {
+                Failure::NoCompiler => ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE,
+                _ => ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
+            };
+            let log = failure.to_string();
+            (Err(Error::new(code, format!("the OpenCL C: {log}"))), line(log))
+        }
+    }
+}
+
+/// A log to which another can be added.
+fn line(mut log: String) -> String {
+    if !log.is_empty() && !log.ends_with('\n') {
+        log.push('\n');
+    }
+    log
+}
