@@ -30,6 +30,7 @@ mod blocks;
 mod bounds;
 mod build;
 mod divide;
+mod edges;
 mod emit;
 mod flat;
 mod flow;
@@ -453,6 +454,9 @@ fn without_masks(
     steps: &[i64],
     together: bool,
 ) -> Result<Way, Refusal> {
+    if !together && let Some(both) = edges::run(module, source, &way, steps) {
+        way = both;
+    }
     if !together && whole::run(module, source, &way) {
         way = Way::new(module, source, Rows::Whole, steps)?;
     }

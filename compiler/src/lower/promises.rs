@@ -90,6 +90,19 @@ impl Writer<'_> {
             Number::Difference(a, b) => {
                 self.both("sub", [&of[a].0, &of[b].1], [&of[a].1, &of[b].0])
             }
+            Number::Least(a, b) => {
+                let sides = [(&of[a].0, &of[b].0), (&of[a].1, &of[b].1)];
+                let [least, most] = sides.map(|(a, b)| self.pick("slt", a, b));
+                (least, most)
+            }
+            Number::Most(a, b) => {
+                let sides = [(&of[a].0, &of[b].0), (&of[a].1, &of[b].1)];
+                let [least, most] = sides.map(|(a, b)| self.pick("sgt", a, b));
+                (least, most)
+            }
+            Number::Either(a, b) => {
+                (self.pick("slt", &of[a].0, &of[b].0), self.pick("sgt", &of[a].1, &of[b].1))
+            }
             Number::Product(a, b) => {
                 let (mut least, mut most): (Option<String>, Option<String>) = (None, None);
                 let sides = |it: &Bounds| match it.0 == it.1 {
@@ -99,20 +112,24 @@ impl Writer<'_> {
                 for x in sides(&of[a]) {
                     for y in sides(&of[b]) {
                         let product = self.def(&format!("mul i64 {x}, {y}"));
-                        let mut pick = |so_far: &Option<String>, test: &str| match so_far {
-                            None => product.clone(),
-                            Some(so_far) => {
-                                let is = self.def(&format!("icmp {test} i64 {product}, {so_far}"));
-                                self.def(&format!("select i1 {is}, i64 {product}, i64 {so_far}"))
-                            }
-                        };
-                        least = Some(pick(&least, "slt"));
-                        most = Some(pick(&most, "sgt"));
+                        let least_so_far = least.as_deref().unwrap_or(&product);
+                        least = Some(self.pick("slt", &product, least_so_far));
+                        let most_so_far = most.as_deref().unwrap_or(&product);
+                        most = Some(self.pick("sgt", &product, most_so_far));
                     }
                 }
                 (least.unwrap_or_default(), most.unwrap_or_default())
             }
         }
+    }
+
+    /// The number of two of which a comparison with the other one holds.
+    fn pick(&mut self, test: &str, a: &str, b: &str) -> String {
+        if a == b {
+            return a.to_owned();
+        }
+        let is = self.def(&format!("icmp {test} i64 {a}, {b}"));
+        self.def(&format!("select i1 {is}, i64 {a}, i64 {b}"))
     }
 
     fn both(&mut self, op: &str, least: [&str; 2], most: [&str; 2]) -> Bounds {

@@ -239,6 +239,12 @@ impl<'a> Turns<'a> {
             }
             // Conversions of scalars, and copies of their results into vectors, take as long as the arithmetic.
             Op::Convert(ConvertOp::SToF | ConvertOp::UToF, a) => self.counts(*a, 0) == Some(true),
+            // Places in a window, which a counter of its elements is taken apart into.
+            Op::Binary(
+                BinaryOp::UDiv | BinaryOp::URem | BinaryOp::SDiv | BinaryOp::SRem,
+                a,
+                Operand::Const(_),
+            ) => self.counts(*a, 0) == Some(true),
             _ => false,
         })
     }

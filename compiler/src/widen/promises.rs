@@ -36,6 +36,12 @@ pub enum Number {
     Difference(usize, usize),
     /// The product of two.
     Product(usize, usize),
+    /// The least of two.
+    Least(usize, usize),
+    /// The greatest of two.
+    Most(usize, usize),
+    /// One of two.
+    Either(usize, usize),
 }
 
 /// What must hold of a number.
@@ -57,7 +63,7 @@ pub struct Promises {
 }
 
 /// The most numbers of a kernel: computing their bounds takes a few instructions each.
-const MOST: usize = 48;
+const MOST: usize = 128;
 
 impl Promises {
     fn number(&mut self, number: Number) -> usize {
@@ -94,6 +100,9 @@ impl Promises {
                 Number::Sum(a, b) => Number::Sum(places[a], places[b]),
                 Number::Difference(a, b) => Number::Difference(places[a], places[b]),
                 Number::Product(a, b) => Number::Product(places[a], places[b]),
+                Number::Least(a, b) => Number::Least(places[a], places[b]),
+                Number::Most(a, b) => Number::Most(places[a], places[b]),
+                Number::Either(a, b) => Number::Either(places[a], places[b]),
                 other @ (Number::Constant(_) | Number::Argument(..)) => other,
             };
             places.push(self.number(number));
@@ -148,10 +157,11 @@ pub(super) fn find(
 }
 
 impl Makers<'_> {
-    /// Whether a value is a sum or a difference: ids alone and their multiples need no promise.
+    /// Whether a value is a sum, a difference or one of several numbers: ids alone and their multiples need no promise.
     fn is_sum(&self, value: ValueId) -> bool {
+        use BinaryOp as B;
         let op = self.of.get(&value).map(|inst| &inst.op);
-        matches!(op, Some(Op::Binary(BinaryOp::Add | BinaryOp::Sub, ..)))
+        matches!(op, Some(Op::Binary(B::Add | B::Sub | B::SMin | B::SMax, ..) | Op::Select(..)))
     }
 
     /// The number that a value is, added to a list.
@@ -217,6 +227,18 @@ impl Makers<'_> {
                 let (a, b) = (self.number(to, a)?, self.number(to, b)?);
                 Some(product(to, a, b))
             }
+            // What is compared has to be the numbers themselves.
+            Op::Binary(op @ (BinaryOp::SMin | BinaryOp::SMax), a, b) => {
+                let (a, b) = (self.fitting(to, a)?, self.fitting(to, b)?);
+                Some(to.number(match op {
+                    BinaryOp::SMin => Number::Least(a, b),
+                    _ => Number::Most(a, b),
+                }))
+            }
+            Op::Select(_, a, b) => {
+                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
+                Some(to.number(Number::Either(a, b)))
+            }
             Op::Binary(BinaryOp::Shl, a, Operand::Const(by)) => {
                 let by = self.module.const_bits(by).filter(|by| *by < 31)?;
                 let a = self.number(to, a)?;
@@ -225,6 +247,13 @@ impl Makers<'_> {
             }
             _ => None,
         }
+    }
+
+    /// A number that fits.
+    fn fitting(&self, to: &mut Promises, operand: Operand) -> Option<usize> {
+        let number = self.number(to, operand)?;
+        to.require(number, Holds::Fits);
+        Some(number)
     }
 }
 

@@ -60,7 +60,7 @@ impl Widener<'_> {
 }
 
 /// The comparison with its sides exchanged.
-fn mirrored(kind: CompareOp) -> CompareOp {
+pub(super) fn mirrored(kind: CompareOp) -> CompareOp {
     use CompareOp as C;
     match kind {
         C::ULt => C::UGt,

@@ -14,6 +14,7 @@ mod coverage;
 mod debug;
 mod diff;
 mod divide;
+mod edges;
 mod faults;
 mod flat;
 mod float_modes;

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes a kernel with code of its own for vectors away from edges.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use super::counters::{Counter, MOST_TURNS, Turns};
+use super::{Limit, Test, Usual};
+use crate::ir::arena::Id;
+use crate::ir::{
+    BinaryOp, Block, BlockId, CompareOp, ConvertOp, Definition, ENTRY, Flags, Function, Inst, Loc,
+    Module, Op, Operand, Terminator, TypeId, UnaryOp, ValueId, definitions,
+};
+use crate::optimise::unused;
+
+/// The turn of a loop in which a value is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Turn {
+    First,
+    Last,
+}
+
+/// Copies the function for vectors away from edges, and asks for these in its entry. Returns their blocks.
+pub(super) fn write(
+    module: &mut Module,
+    function: &mut Function,
+    limits: &[Limit],
+) -> Vec<BlockId> {
+    let definitions = definitions(function);
+    let before = Before {
+        source: &function.clone(),
+        definitions,
+        module,
+        function,
+        insts: Vec::new(),
+        names: HashMap::new(),
+    };
+    let (insts, inside) = before.write(limits);
+    let mut blocks = copy(function);
+    // The entry's code, for either.
+    let loc = function.blocks[ENTRY].loc;
+    let (first, others) = blocks[0];
+    let terminator = Terminator::CondBranch(inside, first, others);
+    function.blocks[ENTRY] = Block { insts, terminator, loc };
+    simplify(function, limits, blocks.iter().map(|&(inside, _)| inside));
+    unused::run(function);
+    blocks.drain(..).map(|(inside, _)| inside).collect()
+}
+
+/// Moves the code of the entry to a block of its own, and copies all blocks. Returns them, each with its copy.
+fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
+    let entry = function.blocks[ENTRY].clone();
+    let all: Vec<BlockId> = function.blocks.ids().collect();
+    let moved = function.blocks.push(entry);
+    for &id in &all {
+        for inst in &mut function.blocks[id].insts {
+            let Op::Phi(arms) = &mut inst.op else { break };
+            arms.iter_mut().filter(|arm| arm.0 == ENTRY).for_each(|arm| arm.0 = moved);
+        }
+    }
+    let mut names: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut places: HashMap<BlockId, BlockId> = HashMap::new();
+    let originals: Vec<BlockId> =
+        all.iter().map(|&id| if id == ENTRY { moved } else { id }).collect();
+    for &id in &originals {
+        let results: Vec<ValueId> =
+            function.blocks[id].insts.iter().filter_map(|inst| inst.result).collect();
+        for result in results {
+            let ty = function.values[result].ty;
+            names.insert(result, function.new_value(ty));
+        }
+        let loc = function.blocks[id].loc;
+        let terminator = Terminator::Unreachable;
+        places.insert(id, function.blocks.push(Block { insts: Vec::new(), terminator, loc }));
+    }
+    let rename = |operand: &mut Operand| {
+        if let Operand::Value(value) = operand
+            && let Some(&name) = names.get(value)
+        {
+            *value = name;
+        }
+    };
+    for &id in &originals {
+        let mut block = function.blocks[id].clone();
+        for inst in &mut block.insts {
+            inst.op.for_each_operand_mut(rename);
+            if let Op::Phi(arms) = &mut inst.op {
+                arms.iter_mut().for_each(|arm| arm.0 = places[&arm.0]);
+            }
+            inst.result = inst.result.map(|result| names[&result]);
+        }
+        block.terminator.for_each_operand_mut(rename);
+        block.terminator.for_each_successor_mut(|next| *next = places[next]);
+        function.blocks[places[&id]] = block;
+    }
+    originals.into_iter().map(|id| (id, places[&id])).collect()
+}
+
+/// Gives the operations in some blocks their usual results.
+fn simplify(function: &mut Function, limits: &[Limit], blocks: impl Iterator<Item = BlockId>) {
+    let usual: HashMap<ValueId, Usual> =
+        limits.iter().map(|limit| (limit.result, limit.usual)).collect();
+    let rename = |operand: &mut Operand| {
+        while let Operand::Value(value) = operand
+            && let Some(Usual::Is(other)) = usual.get(value)
+        {
+            *operand = *other;
+        }
+    };
+    for id in blocks {
+        let block = &mut function.blocks[id];
+        for inst in &mut block.insts {
+            if let Some(Usual::Difference(a, b)) = inst.result.and_then(|result| usual.get(&result))
+            {
+                inst.op = Op::Binary(BinaryOp::Sub, *a, *b);
+            }
+            inst.op.for_each_operand_mut(rename);
+        }
+        block.terminator.for_each_operand_mut(rename);
+    }
+}
+
+/// Writes the code in front.
+struct Before<'a> {
+    source: &'a Function,
+    definitions: Vec<Option<Definition>>,
+    module: &'a mut Module,
+    function: &'a mut Function,
+    insts: Vec<Inst>,
+    /// What has been computed, by the turns in which that is.
+    names: HashMap<(ValueId, Option<(ValueId, Turn)>), Operand>,
+}
+
+type In<'c> = Option<(&'c Counter, Turn)>;
+
+impl Before<'_> {
+    /// Computes whether all results are the usual ones, for all items that run together.
+    fn write(mut self, limits: &[Limit]) -> (Vec<Inst>, Operand) {
+        let mut conditions = Vec::new();
+        let mut counted = HashSet::new();
+        for limit in limits {
+            let Some((counter, grows)) = &limit.counter else {
+                self.test(limit, None, &mut conditions);
+                continue;
+            };
+            if counted.insert(counter.phi) {
+                conditions.push(self.counts(counter));
+            }
+            let turns = [Some((counter, Turn::First)), Some((counter, Turn::Last))];
+            turns.iter().for_each(|&turn| self.test(limit, turn, &mut conditions));
+            if let Test::Same(moving, signed) = limit.test {
+                let [first, last] = turns.map(|turn| self.at(moving, turn));
+                let [least, most] = if *grows { [first, last] } else { [last, first] };
+                let op = if signed { CompareOp::SLe } else { CompareOp::ULe };
+                conditions.push(self.compare(op, least, most));
+            }
+        }
+        let ty = self.module.types.bool();
+        let all =
+            conditions.into_iter().reduce(|a, b| self.add(Op::Binary(BinaryOp::And, a, b), ty));
+        let all = all.unwrap_or_else(|| Operand::Const(self.module.const_int(ty, 1)));
+        let inside = self.add(Op::Whole(all), ty);
+        (self.insts, inside)
+    }
+
+    fn test(&mut self, limit: &Limit, turn: In<'_>, conditions: &mut Vec<Operand>) {
+        let zero = |this: &mut Self, of: Operand| {
+            let ty = this.type_of(of);
+            Operand::Const(this.module.const_int(ty, 0))
+        };
+        match limit.test {
+            Test::Same(moving, _) => {
+                let result = self.at(Operand::Value(limit.result), turn);
+                let moving = self.at(moving, turn);
+                conditions.push(self.compare(CompareOp::Eq, result, moving));
+            }
+            Test::Condition(condition, is) => {
+                let condition = self.at(condition, turn);
+                let ty = self.type_of(condition);
+                conditions.push(match is {
+                    true => condition,
+                    false => self.add(Op::Unary(UnaryOp::Not, condition), ty),
+                });
+            }
+            Test::AtLeast(a, b) => {
+                let [a, b] = [a, b].map(|operand| self.at(operand, turn));
+                conditions.push(self.compare(CompareOp::UGe, a, b));
+            }
+            Test::Below(a, b, signed) => {
+                let [a, b] = [a, b].map(|operand| self.at(operand, turn));
+                if signed {
+                    let zero = zero(self, b);
+                    conditions.push(self.compare(CompareOp::SGt, b, zero));
+                }
+                conditions.push(self.compare(CompareOp::ULt, a, b));
+            }
+            Test::Second(a, b, signed) => {
+                let [a, b] = [a, b].map(|operand| self.at(operand, turn));
+                let least = if signed { CompareOp::SGe } else { CompareOp::UGe };
+                if signed {
+                    let zero = zero(self, b);
+                    conditions.push(self.compare(CompareOp::SGt, b, zero));
+                }
+                conditions.push(self.compare(least, a, b));
+                let ty = self.type_of(a);
+                let rest = self.add(Op::Binary(BinaryOp::Sub, a, b), ty);
+                conditions.push(self.compare(CompareOp::ULt, rest, b));
+            }
+        }
+    }
+
+    /// Whether a loop has at least a turn and not too many.
+    fn counts(&mut self, counter: &Counter) -> Operand {
+        let turns = self.turns(&counter.turns);
+        let ty = self.type_of(turns);
+        let most = Operand::Const(self.module.const_int(ty, MOST_TURNS as u64));
+        self.compare(CompareOp::ULt, turns, most)
+    }
+
+    /// The turns of a loop, less one.
+    fn turns(&mut self, turns: &Turns) -> Operand {
+        let [first, bound] = [turns.first, turns.bound].map(|operand| self.at(operand, None));
+        let ty = self.type_of(first);
+        let (from, to) = if turns.shrinks { (bound, first) } else { (first, bound) };
+        let turns_or_one_more = self.add(Op::Binary(BinaryOp::Sub, to, from), ty);
+        if turns.includes {
+            return turns_or_one_more;
+        }
+        let less = Operand::Const(self.module.const_int(ty, u64::MAX));
+        self.add(Op::Binary(BinaryOp::Add, turns_or_one_more, less), ty)
+    }
+
+    /// A counter's value in a loop's last turn.
+    fn last(&mut self, counter: &Counter) -> Operand {
+        let (first, mut turns) = (self.at(counter.first, None), self.turns(&counter.turns));
+        let ty = self.type_of(first);
+        let bits = |this: &Self, operand| this.module.types.scalar_bits(this.type_of(operand));
+        // There are few.
+        match bits(self, turns).cmp(&bits(self, first)) {
+            Ordering::Greater => turns = self.add(Op::Convert(ConvertOp::Trunc, turns), ty),
+            Ordering::Less => turns = self.add(Op::Convert(ConvertOp::ZExt, turns), ty),
+            Ordering::Equal => {}
+        }
+        let step = Operand::Const(self.module.const_int(ty, counter.step as u64));
+        let all = self.add(Op::Binary(BinaryOp::Mul, turns, step), ty);
+        self.add(Op::Binary(BinaryOp::Add, first, all), ty)
+    }
+
+    /// A value of the function, computed in front of it.
+    fn at(&mut self, operand: Operand, turn: In<'_>) -> Operand {
+        let Operand::Value(value) = operand else { return operand };
+        let Some(Definition::Inst(block, index)) = self.definitions[value.index()] else {
+            return operand;
+        };
+        let key = (value, turn.map(|(counter, turn)| (counter.phi, turn)));
+        if let Some(&name) = self.names.get(&key) {
+            return name;
+        }
+        let inst = &self.source.blocks[block].insts[index];
+        let new = match (&inst.op, turn) {
+            (Op::Phi(_), Some((counter, Turn::First))) => self.at(counter.first, None),
+            (Op::Phi(_), Some((counter, Turn::Last))) => self.last(counter),
+            (op, _) => {
+                let mut op = op.clone();
+                op.for_each_operand_mut(|operand| *operand = self.at(*operand, turn));
+                // In front of the function, nothing is promised.
+                if let Op::Address { inbounds, .. } = &mut op {
+                    *inbounds = false;
+                }
+                let ty = self.source.values[value].ty;
+                self.add(op, ty)
+            }
+        };
+        self.names.insert(key, new);
+        new
+    }
+
+    fn type_of(&self, operand: Operand) -> TypeId {
+        self.module.operand_type(self.function, operand)
+    }
+
+    fn compare(&mut self, op: CompareOp, a: Operand, b: Operand) -> Operand {
+        let ty = self.module.types.bool();
+        self.add(Op::Compare(op, a, b), ty)
+    }
+
+    fn add(&mut self, op: Op, ty: TypeId) -> Operand {
+        let result = self.function.new_value(ty);
+        let (flags, loc) = (Flags::empty(), Loc::default());
+        self.insts.push(Inst { result: Some(result), op, flags, loc });
+        Operand::Value(result)
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Neighbours whose places are limited: to those of a picture, to its other side, or to a mirror image. Vectors away
+//! from edges have code of their own.
+
+use std::fmt::Write;
+
+use tally_compiler::ir::Op;
+use tally_compiler::widen::widen;
+
+use crate::diff::{Input, Random, Run, compare_at, same_in_all, seeds};
+use crate::harness::{Grid, clang, module, widths};
+use crate::widen::{int, ints, wide};
+
+/// Ways to keep the place `C` within `N` places, if it is at most `N` places outside.
+const LIMITS: [&str; 12] = [
+    "clamp(C, 0, N - 1)",
+    "min(max(C, 0), N - 1)",
+    "max(min(C, N - 1), 0)",
+    "(C < 0 ? 0 : C >= N ? N - 1 : C)",
+    "(C < 0 ? -(C) : C >= N ? 2 * N - 2 - (C) : C)",
+    "(N - 1 - (int)abs(N - 1 - (int)abs(C)))",
+    "((C + N) % N)",
+    "((int)((uint)(C + N) % (uint)N))",
+    "(C < 0 ? C + N : C >= N ? C - N : C)",
+    "(int)min((uint)max(C, 0), (uint)N - 1)",
+    "(C == -1 ? 0 : C == N ? N - 1 : clamp(C, 0, N - 1))",
+    "(int)min(sub_sat((ulong)max(C, 0) + 1, (ulong)1), (ulong)(N - 1))",
+];
+
+/// Loops over a window around a place, with the expression of the distance.
+const WINDOWS: [(&str, &str); 6] = [
+    ("for (int i = -r; i <= r; i++)", "i"),
+    ("for (int i = 0; i < 2 * r + 1; i++)", "i - r"),
+    ("for (int i = r; i >= -r; i--)", "i"),
+    ("for (long i = -r; i < r; i++)", "(int)i"),
+    ("for (uint i = 0; i != r + 1; i++)", "2 * (int)i - r"),
+    ("for (int i = -1; i < 2; i++)", "i"),
+];
+
+/// A kernel that sums up such neighbours.
+fn text(random: &mut Random) -> String {
+    let of =
+        |random: &mut Random, all: &[&'static str]| all[random.below(all.len() as u64) as usize];
+    let ty = of(random, &["int", "int", "uchar", "short", "long", "uchar4"]);
+    let convert = if ty == "uchar4" { "convert_int4" } else { "convert_int" };
+    let sum = if ty == "uchar4" { "int4" } else { "int" };
+    let mut text = format!(
+        "kernel void near(global {sum} *out, global const {ty} *in, int w, int h, int r, int s) {{
+           int x = get_global_id(0), y = get_global_id(1);
+           {sum} a = 0;\n"
+    );
+    if random.below(3) == 0 {
+        text += "if (x >= w || y >= h - 1) return;\n";
+    }
+    for _ in 0..1 + random.below(3) {
+        let (head, distance) = match random.below(2) {
+            0 => WINDOWS[random.below(WINDOWS.len() as u64) as usize],
+            _ => ("", of(random, &["-1", "1", "2", "-3", "0", "s", "-r", "x % 3"])),
+        };
+        let limit = |random: &mut Random, id: &str, size: &str| {
+            // The distance may be anything.
+            let ways = if distance == "s" { &LIMITS[..4] } else { &LIMITS[..] };
+            let by = if random.below(2) == 0 { distance } else { of(random, &["0", "1", "-2"]) };
+            of(random, ways).replace('C', &format!("({id} + {by})")).replace('N', size)
+        };
+        let (x, y) = (limit(random, "x", "w"), limit(random, "y", "h"));
+        writeln!(text, "{head} {{ a = a * 3 + {convert}(in[{y} * w + {x}]); }}").unwrap();
+    }
+    text + "out[y * w + x] = a; }"
+}
+
+/// Rows and columns of several lengths; windows that are empty, and distances that make numbers wrap around.
+fn runs(random: &mut Random) -> Vec<Run> {
+    let bytes = |random: &mut Random, n: i32| {
+        Input::bytes((0..n).map(|_| random.below(256) as u8).collect())
+    };
+    let sizes = [(64, 5, [32, 1, 1]), (97, 6, [16, 2, 1]), (18, 9, [20, 3, 1]), (7, 5, [8, 1, 1])];
+    let (w, h, group) = sizes[random.below(4) as usize];
+    let distances = [0, 1, -3, 0x7fff_fff0, -0x7fff_fff8, -20];
+    (0..2)
+        .map(|_| {
+            let grid = Grid { offset: [0; 3], global: [w as u64, h as u64, 1], group };
+            let (r, s) = (random.below(4) as i32 - 1, distances[random.below(6) as usize]);
+            let (out, from) = (ints(w * h * 4, |_| -1), bytes(random, w * h * 8));
+            (grid, vec![out, from, int(w), int(h), int(r.max(0)), int(s)])
+        })
+        .collect()
+}
+
+#[test]
+fn neighbours_near_edges_agree() {
+    for seed in seeds(24) {
+        let mut random = Random::new(seed + 7_000);
+        let text = text(&mut random);
+        let level = ["-O2", "-O0", "-O2"][(seed % 3) as usize];
+        let module = module(&clang::compile_text(&text, &[level, "-w"]));
+        let runs = runs(&mut random);
+        compare_at(&widths(), &module, "near", &runs)
+            .unwrap_or_else(|how| panic!("seed {seed} at {level}: {how}\n{text}"));
+    }
+}
+
+/// One-sided limits, in rows whose numbers wrap around, and with windows of no turns, of one, and of many.
+#[test]
+fn limits_of_one_side() {
+    let module = wide(
+        "kernel void lower(global int *out, global const int *in, int s) {
+           int x = get_global_id(0);
+           out[x] = in[(uint)max(x + s, -5) % 61u] + in[max(x - 3, 0)] * 3; }
+         kernel void upper(global int *out, global const int *in, int s) {
+           uint x = get_global_id(0);
+           out[x] = in[min(x + s, 60u)] + in[min(x + 3, 60u)] * 3; }
+         kernel void window(global int *out, global const int *in, int s) {
+           int x = get_global_id(0), a = 0;
+           for (int i = 0; i < s; i++) a = a * 3 + in[max(x - i, 0)];
+           out[x] = a; }
+         kernel void wraps(global int *out, global const int *in, int s) {
+           int x = get_global_id(0), a = 0;
+           for (int i = s; i != s + 3; i++) a = a * 3 + in[clamp(x + 0x40000000 * i, 0, 60)];
+           for (int i = 0; i != 40; i++) a = a * 3 + in[clamp(x + s - 512 * i, 0, 60)];
+           out[x] = a; }",
+    );
+    let run =
+        |s: i32| (Grid::line(61, 61), vec![ints(61, |_| -1), ints(61, |i| i * 37 % 101), int(s)]);
+    let runs = [0, 1, 2, 17, -4, 0x7fff_fff0, -0x7fff_fff8].map(run);
+    for name in ["lower", "upper", "wraps"] {
+        same_in_all(&module, name, &runs);
+    }
+    same_in_all(&module, "window", &runs[..5]);
+}
+
+/// The gathers in the code for vectors away from edges: behind the first branch.
+fn gathers_inside(body: &str) -> (usize, usize) {
+    let module = wide(&format!(
+        "kernel void k(global float *out, global const float *in, int w, int h, int r) {{
+           int x = get_global_id(0), y = get_global_id(1);
+           {body} }}"
+    ));
+    let widened = widen(&module, &module.kernels[0], 16).unwrap();
+    let function = &widened.module.functions[widened.function];
+    let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let count = |of: &dyn Fn(&Op) -> bool| insts().filter(|inst| of(&inst.op)).count();
+    (count(&|op| matches!(op, Op::InLine(..))), count(&|op| matches!(op, Op::Load(..))))
+}
+
+/// Each access of the kernel that is not in line stays once, in the code for vectors at edges; in the other code it is
+/// a load.
+#[test]
+fn vectors_away_from_edges_have_code_of_their_own() {
+    for body in [
+        "out[y * w + x] = in[y * w + max(x - 1, 0)] + in[y * w + min(x + 1, w - 1)];",
+        "out[x] = in[x == 0 ? w - 1 : x - 1] + in[x == w - 1 ? 0 : x + 1];",
+        "out[x] = in[(x + w - 1) % w] + in[(x + 1) % w];",
+        "out[y * w + x] = in[y * w + (x > 0 ? x - 1 : x)] + in[y * w + (x < w - 1 ? x + 1 : x)];",
+        "out[x] = in[abs(x - 1)] + in[x + 1 >= w ? 2 * w - x - 3 : x + 1];",
+    ] {
+        let (tests, loads) = gathers_inside(body);
+        assert_eq!((tests, loads), (2, 4), "{body}");
+    }
+    let (tests, loads) = gathers_inside(
+        "float a = 0; for (int i = -r; i <= r; i++) a += in[clamp(x + i, 0, w - 1)];
+         out[x] = a;",
+    );
+    assert_eq!((tests, loads), (1, 2));
+    // What is read decides: not known in front.
+    let (tests, _) = gathers_inside("out[x] = in[clamp(x + (int)in[x], 0, w - 1)];");
+    assert_eq!(tests, 0);
+}
