@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueHint};
 
 /// GPUs that the device can pass for.
-pub const IDENTITIES: [&str; 4] = ["uhd-770", "arc-a770", "arc-b580", "max-1100"];
+pub const IDENTITIES: [&str; 5] = ["uhd-630", "uhd-770", "arc-a770", "arc-b580", "max-1100"];
 /// Checks that there are, and all of them.
 pub const CHECKS: [&str; 8] =
     ["memory", "init", "leaks", "portable", "races", "same-values", "sync", "all"];

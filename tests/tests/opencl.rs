@@ -248,6 +248,31 @@ fn its_devices_are_those_of_level_zero() {
     assert_eq!(of_device(CL_DEVICE_MAX_WORK_ITEM_SIZES).len(), 24);
     assert_ne!(number(&of_device(CL_DEVICE_DOUBLE_FP_CONFIG)) & CL_FP_FMA, 0);
     assert!(string(&of_device(CL_DEVICE_IL_VERSION)).starts_with("SPIR-V_1."));
+    // oneDNN finds it by the uuid, and asks for these before it builds.
+    assert_eq!(of_device(CL_DEVICE_UUID_KHR), there.uuid.id);
+    let mut version = ze_device_ip_version_ext_t::default();
+    let mut chained =
+        ze_device_properties_t { pNext: (&raw mut version).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut chained));
+    assert_eq!(number(&of_device(CL_DEVICE_IP_VERSION_INTEL)), version.ipVersion.into());
+    assert_eq!(number(&of_device(CL_DEVICE_ID_INTEL)), there.deviceId.into());
+    let mut access = ze_device_memory_access_properties_t::default();
+    check!(zeDeviceGetMemoryAccessProperties(ze::device(), &raw mut access));
+    let system = u64::from(access.sharedSystemAllocCapabilities.bits());
+    assert_eq!(number(&of_device(CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL)), system);
+    let mut atomics = ze_float_atomic_ext_properties_t::default();
+    let mut module =
+        ze_device_module_properties_t { pNext: (&raw mut atomics).cast(), ..Default::default() };
+    check!(zeDeviceGetModuleProperties(ze::device(), &raw mut module));
+    for (query, flags) in
+        [(0x4231, atomics.fp32Flags), (0x4232, atomics.fp64Flags), (0x4233, atomics.fp16Flags)]
+    {
+        assert_eq!(number(&of_device(query)), flags.bits().into(), "{query:#x}");
+    }
+    let parameters = number(&of_device(CL_DEVICE_MAX_PARAMETER_SIZE));
+    assert_eq!(parameters, module.maxArgumentsSize.into());
+    assert!(number(&of_device(CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)) > 0);
+    assert_eq!(string(&of_device(CL_DEVICE_VENDOR)), "Tally");
     // It compiles, and runs nothing.
     assert_eq!(number(&of_device(CL_DEVICE_COMPILER_AVAILABLE)), 1);
     assert_eq!(number(&of_device(CL_DEVICE_AVAILABLE)), 0);
@@ -575,10 +600,37 @@ fn what_there_is_not_answers_an_error() {
     assert_eq!((formats, count), (CL_SUCCESS, 0));
     let parts = cl!(clCreateSubDevices(device, ptr::null(), 0, ptr::null_mut(), ptr::null_mut()));
     assert_eq!(parts, CL_INVALID_VALUE);
+    // "CL_DEVICE_PARTITION_FAILED if the partition name is supported by the implementation but in_device could not
+    // be further partitioned": oneDNN goes on then, and with no other code.
+    let next = CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE as cl_device_partition_property;
+    let by = [CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN, next, 0];
+    let parts = cl!(clCreateSubDevices(device, by.as_ptr(), 0, ptr::null_mut(), &mut count));
+    assert_eq!(parts, CL_DEVICE_PARTITION_FAILED);
     assert_eq!(cl!(clGetHostTimer(device, &mut 0)), CL_INVALID_OPERATION);
     assert_eq!(cl!(clUnloadPlatformCompiler(platform())), CL_SUCCESS);
     assert_eq!(cl!(clReleaseProgram(program)), CL_SUCCESS);
     assert_eq!(cl!(clReleaseContext(context)), CL_SUCCESS);
+}
+
+/// Intel's libraries take devices of platforms with "Intel" in the name only.
+#[test]
+fn a_device_that_passes_for_intels_is_in_intels_platform() {
+    let variables = [("TALLY_DEVICE_AS", "uhd-630")];
+    ze::in_child("child_that_passes_for_intels", &variables);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_passes_for_intels() {
+    let platform = platform();
+    let text = |name| {
+        string(&answer(|size, place, all| cl!(clGetPlatformInfo(platform, name, size, place, all))))
+    };
+    assert!(text(CL_PLATFORM_NAME).starts_with("Intel(R) OpenCL"));
+    assert_eq!(text(CL_PLATFORM_VENDOR), "Intel(R) Corporation");
+    assert_eq!(number(&of_device(CL_DEVICE_VENDOR_ID)), 0x8086);
+    assert_eq!(number(&of_device(CL_DEVICE_IP_VERSION_INTEL)), 0x0240_4009);
+    assert_eq!(string(&of_device(CL_DEVICE_NAME)), "Intel(R) UHD Graphics 630");
 }
 
 /// A program that only uses OpenCL gets no platform on which nothing runs.

@@ -343,6 +343,11 @@ fn the_device_passes_for_another_gpu_and_stays_what_it_is() {
     assert_eq!(sysman, "Tally, Tally, Tally virtual GPU");
     for (key, name, numbers) in [
         (
+            "uhd-630",
+            "Intel(R) UHD Graphics 630",
+            "8086:3e92, 0x2404009, 1 x 3 x 8 = 24, 7 threads of 8 lanes at 1200 MHz",
+        ),
+        (
             "uhd-770",
             "Intel(R) UHD Graphics 770",
             "8086:4680, 0x3008000, 1 x 2 x 16 = 32, 7 threads of 8 lanes at 1550 MHz",

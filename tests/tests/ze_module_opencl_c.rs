@@ -50,6 +50,25 @@ fn a_module_is_built_from_its_text() {
     check!(zeModuleDestroy(module));
 }
 
+/// Halves are enabled from the beginning, as with Intel's compilers: oneDNN's kernels have no pragma for it. A
+/// message still names the text's own line.
+#[test]
+fn halves_need_no_pragma() {
+    let gpu = Gpu::new();
+    let text = "kernel void fill(global uint *out) {
+        size_t i = get_global_id(0);
+        out[i] = (uint)(half)(1.5h * (half)out[i] + 3.0h);
+    }";
+    for version in ["", "-cl-std=CL1.2", "-cl-std=CL2.0", "-cl-std=CL3.0"] {
+        let (result, module, log) = build(&gpu, text.as_bytes(), version);
+        assert_eq!(result, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+        assert_eq!(run(&gpu, module, "fill"), [3; 4]);
+        check!(zeModuleDestroy(module));
+    }
+    let (_, _, log) = build(&gpu, b"kernel void fill() { missing(); }", "");
+    assert!(log.contains(":1:22:"), "{log}");
+}
+
 /// Its native binary is like that of a module in SPIR-V.
 #[test]
 fn its_native_binary_loads() {

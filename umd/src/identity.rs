@@ -39,7 +39,17 @@ pub const INTEL: u32 = 0x8086;
 pub const OWN_IP_VERSION: u32 = ip_version(12, 2, 0);
 
 /// All identities.
-pub static ALL: [Identity; 4] = [
+pub static ALL: [Identity; 5] = [
+    Identity {
+        key: "uhd-630",
+        name: "Intel(R) UHD Graphics 630",
+        device_id: 0x3e92,
+        ip_version: ip_version(9, 1, 9),
+        clock_mhz: 1200,
+        threads: 7,
+        lanes: 8,
+        slices: [1, 3, 8],
+    },
     Identity {
         key: "uhd-770",
         name: "Intel(R) UHD Graphics 770",
@@ -104,7 +114,7 @@ mod tests {
     #[test]
     fn architectures_are_numbered_as_sycl_numbers_them() {
         let numbers = ALL.each_ref().map(|it| it.ip_version);
-        assert_eq!(numbers, [0x0300_8000, 0x030d_c008, 0x0500_4004, 0x030f_0007]);
+        assert_eq!(numbers, [0x0240_4009, 0x0300_8000, 0x030d_c008, 0x0500_4004, 0x030f_0007]);
         assert_eq!(OWN_IP_VERSION, 0x0300_8000);
     }
 

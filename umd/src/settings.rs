@@ -45,7 +45,7 @@
 //! | `TALLY_COMPUTE_ENGINES` | 1 to 64 | compute engines of each device; default 4 |
 //! | `TALLY_COPY_ENGINES` | 1 to 64 | copy engines of each device; default 2 |
 //! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
-//! | `TALLY_DEVICE_AS` | `uhd-770`, `arc-a770`, `arc-b580`, `max-1100` | the device has the name and the numbers of that GPU ([clients.md](clients.md#the-gpu-that-the-device-passes-for)); default: its own |
+//! | `TALLY_DEVICE_AS` | `uhd-630`, `uhd-770`, `arc-a770`, `arc-b580`, `max-1100` | the device has the name and the numbers of that GPU ([clients.md](clients.md#the-gpu-that-the-device-passes-for)); default: its own |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //!
 //! `TALLY_WINDOW` (MiB, default 262144) is the size of the VA reservation for buffers.

@@ -217,7 +217,7 @@ fn run_names_the_gpu_to_pass_for() {
     assert_eq!(stdout(&output), "arc-b580\n", "{}", stderr(&output));
     let output = it.run(&["--as", "b580", "true"], &new);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("uhd-770, arc-a770, arc-b580, max-1100"));
+    assert!(stderr(&output).contains("uhd-630, uhd-770, arc-a770, arc-b580, max-1100"));
     let known: Vec<&str> = ze_tally::identity::ALL.iter().map(|it| it.key).collect();
     assert_eq!(known, tally_cli::run::IDENTITIES, "the driver knows the same");
     let text = stdout(&info(&["--list"], &[("TALLY_DEVICE_AS", "arc-b580")]));

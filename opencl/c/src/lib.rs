@@ -29,8 +29,7 @@ pub fn is_spirv(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.len() >= 20 && bytes.len().is_multiple_of(4)
 }
 
-/// Compiles in a process of its own; blocks until it is done. The program lies in `folder`, beside the library
-/// that calls this.
+/// Compiles in a process of its own, whose program lies in `folder`; blocks until it is done.
 ///
 /// # Errors
 /// Why there is no SPIR-V.
@@ -47,12 +46,17 @@ pub fn compile(folder: &Path, request: &Request) -> Result<Compiled, Failure> {
     })
 }
 
+/// Goes before each text. Halves are an extension, which a text has to enable; with Intel's compilers it is enabled
+/// from the beginning, and oneDNN's kernels rely on that.
+const ENABLED: &str = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#line 1\n";
+
 /// What the process does: takes one request from its standard input, which is a socket, and answers there.
 ///
 /// # Errors
 /// The socket failed.
 pub fn serve(socket: &mut (impl std::io::Read + std::io::Write)) -> Result<(), frame::FrameError> {
-    let request: Request = frame::receive(socket)?;
+    let mut request: Request = frame::receive(socket)?;
+    request.source.insert_str(0, ENABLED);
     limit();
     let answer = library::compile(&request)
         .or_else(|| clang::compile(&request))

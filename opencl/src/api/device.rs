@@ -66,7 +66,7 @@ fn info(device: &Object<Device>, name: cl_device_info, answer: &Answer) -> Resul
     match name {
         CL_DEVICE_TYPE => answer.value(CL_DEVICE_TYPE_GPU),
         CL_DEVICE_VENDOR_ID => answer.value(it.vendorId),
-        CL_DEVICE_VENDOR => answer.text("Tally"),
+        CL_DEVICE_VENDOR => answer.text(platform::vendor()),
         CL_DEVICE_NAME => answer.text(&device.name()),
         CL_DEVICE_VERSION => answer.text(platform::VERSION),
         CL_DRIVER_VERSION => answer.text(env!("CARGO_PKG_VERSION")),
@@ -91,6 +91,8 @@ fn info(device: &Object<Device>, name: cl_device_info, answer: &Answer) -> Resul
         CL_DEVICE_MAX_WORK_GROUP_SIZE => answer.value(groups.maxTotalGroupSize as usize),
         CL_DEVICE_LOCAL_MEM_SIZE => answer.value(u64::from(groups.maxSharedLocalMemory)),
         CL_DEVICE_GLOBAL_MEM_SIZE => answer.value(device.memory),
+        CL_DEVICE_GLOBAL_MEM_CACHE_SIZE => answer.value(device.cache),
+        CL_DEVICE_MAX_PARAMETER_SIZE => answer.value(device.module.maxArgumentsSize as usize),
         CL_DEVICE_MAX_MEM_ALLOC_SIZE => answer.value(it.maxMemAllocSize),
         CL_DEVICE_ADDRESS_BITS => answer.value(64_u32),
         CL_DEVICE_ENDIAN_LITTLE | CL_DEVICE_COMPILER_AVAILABLE => answer.value(CL_TRUE),
@@ -104,6 +106,40 @@ fn info(device: &Object<Device>, name: cl_device_info, answer: &Answer) -> Resul
         CL_DEVICE_HALF_FP_CONFIG => answer.value(floats(device.module.fp16flags)),
         CL_DEVICE_SINGLE_FP_CONFIG => answer.value(floats(device.module.fp32flags)),
         CL_DEVICE_DOUBLE_FP_CONFIG => answer.value(floats(device.module.fp64flags)),
+        _ => of_extensions(device, name, answer),
+    }
+}
+
+/// The queries of extensions: which Level Zero device it is, and what Intel's libraries ask before they build.
+fn of_extensions(device: &Object<Device>, name: cl_device_info, answer: &Answer) -> Result {
+    /// `cl_ext_float_atomics`, for half, single and double; the bits are Level Zero's.
+    const FLOAT_ATOMICS: [cl_device_info; 3] = [0x4233, 0x4231, 0x4232];
+    let it = &device.device;
+    if let Some(width) = FLOAT_ATOMICS.iter().position(|atomics| *atomics == name) {
+        return answer.value(u64::from(device.float_atomics[width].bits()));
+    }
+    // The bits of `cl_intel_unified_shared_memory` are Level Zero's, too.
+    let access = |flags: ze_memory_access_cap_flags_t| answer.value(u64::from(flags.bits()));
+    match name {
+        CL_DEVICE_UUID_KHR => answer.bytes(&it.uuid.id),
+        CL_DEVICE_IP_VERSION_INTEL => answer.value(device.ip_version),
+        CL_DEVICE_ID_INTEL => answer.value(it.deviceId),
+        CL_DEVICE_NUM_SLICES_INTEL => answer.value(it.numSlices),
+        CL_DEVICE_NUM_SUB_SLICES_PER_SLICE_INTEL => answer.value(it.numSubslicesPerSlice),
+        CL_DEVICE_NUM_EUS_PER_SUB_SLICE_INTEL => answer.value(it.numEUsPerSubslice),
+        CL_DEVICE_NUM_THREADS_PER_EU_INTEL => answer.value(it.numThreadsPerEU),
+        CL_DEVICE_FEATURE_CAPABILITIES_INTEL => answer.value(CL_DEVICE_FEATURE_FLAG_DP4A_INTEL),
+        CL_DEVICE_HOST_MEM_CAPABILITIES_INTEL => access(device.access.hostAllocCapabilities),
+        CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL => access(device.access.deviceAllocCapabilities),
+        CL_DEVICE_SINGLE_DEVICE_SHARED_MEM_CAPABILITIES_INTEL => {
+            access(device.access.sharedSingleDeviceAllocCapabilities)
+        }
+        CL_DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL => {
+            access(device.access.sharedCrossDeviceAllocCapabilities)
+        }
+        CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL => {
+            access(device.access.sharedSystemAllocCapabilities)
+        }
         _ => error(CL_INVALID_VALUE),
     }
 }
@@ -125,17 +161,26 @@ fn floats(flags: ze_device_fp_flags_t) -> cl_device_fp_config {
     .fold(0, |bits, (_, bit)| bits | bit)
 }
 
-/// Spec: "CL_INVALID_VALUE if values specified in properties are not valid or if values specified in properties
-/// are valid but not supported by the device": none is.
+/// Spec: "CL_DEVICE_PARTITION_FAILED if the partition name is supported by the implementation but in_device could
+/// not be further partitioned", as Intel's driver answers for a device of one part; "CL_INVALID_VALUE if values
+/// specified in properties are not valid or [...] not supported by the device".
 pub unsafe extern "C" fn clCreateSubDevices(
     in_device: cl_device_id,
-    _properties: *const cl_device_partition_property,
+    properties: *const cl_device_partition_property,
     _num_devices: cl_uint,
     _out_devices: *mut cl_device_id,
     _num_devices_ret: *mut cl_uint,
 ) -> cl_int {
-    // SAFETY: the caller passes a device of this library, or null.
-    call(|| unsafe { get::<Device>(in_device) }.and_then(|_| error(CL_INVALID_VALUE)))
+    call(|| {
+        // SAFETY: the caller passes a device of this library, or null.
+        unsafe { get::<Device>(in_device)? };
+        // SAFETY: the caller passes null or a list that ends with a zero.
+        let first = unsafe { properties.as_ref() };
+        error(match first {
+            Some(&CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN) => CL_DEVICE_PARTITION_FAILED,
+            _ => CL_INVALID_VALUE,
+        })
+    })
 }
 
 /// Spec: "If device is a root level device [...] the device reference count is not changed", here and below.

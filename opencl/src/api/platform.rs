@@ -10,7 +10,7 @@ use opencl_sys::*;
 
 use super::call::{Answer, call, error, get, list};
 use crate::core::object::{Kind, Object};
-use crate::core::{Result, process};
+use crate::core::{Result, device, process};
 
 /// The platform.
 pub struct Platform;
@@ -21,10 +21,31 @@ impl Kind for Platform {
 }
 
 /// Its extensions, and those of its devices.
-pub const EXTENSIONS: &str = "cl_khr_icd cl_khr_il_program";
+pub const EXTENSIONS: &str = "cl_khr_icd cl_khr_il_program cl_khr_device_uuid cl_khr_fp16 cl_khr_fp64 \
+    cl_khr_int64_base_atomics cl_khr_int64_extended_atomics cl_khr_global_int32_base_atomics \
+    cl_khr_global_int32_extended_atomics cl_khr_local_int32_base_atomics \
+    cl_khr_local_int32_extended_atomics cl_ext_float_atomics cl_khr_subgroups cl_intel_subgroups \
+    cl_intel_subgroups_char cl_intel_subgroups_short cl_intel_subgroups_long \
+    cl_intel_required_subgroup_size cl_intel_device_attribute_query cl_intel_unified_shared_memory";
 /// The version.
 pub const VERSION: &str =
     concat!("OpenCL 3.0 Tally ", env!("CARGO_PKG_VERSION"), ", compiles only");
+
+/// The platform's name. Intel's libraries take devices of Intel's platforms only, which they know by "Intel" in
+/// the name.
+fn name() -> &'static str {
+    if passes_for_intels() { "Intel(R) OpenCL Graphics (Tally)" } else { "Tally" }
+}
+
+/// The vendor of the platform and of its devices.
+pub fn vendor() -> &'static str {
+    if passes_for_intels() { "Intel(R) Corporation" } else { "Tally" }
+}
+
+/// Whether its devices pass for Intel's GPUs.
+fn passes_for_intels() -> bool {
+    device::all().iter().any(|device| device.is_intels())
+}
 
 /// The platform's handle.
 pub fn handle() -> cl_platform_id {
@@ -70,8 +91,8 @@ pub unsafe extern "C" fn clGetPlatformInfo(
         match param_name {
             CL_PLATFORM_PROFILE => answer.text("EMBEDDED_PROFILE"),
             CL_PLATFORM_VERSION => answer.text(VERSION),
-            CL_PLATFORM_NAME => answer.text("Tally"),
-            CL_PLATFORM_VENDOR => answer.text("Tally"),
+            CL_PLATFORM_NAME => answer.text(name()),
+            CL_PLATFORM_VENDOR => answer.text(vendor()),
             CL_PLATFORM_EXTENSIONS => answer.text(EXTENSIONS),
             CL_PLATFORM_ICD_SUFFIX_KHR => answer.text("TALLY"),
             CL_PLATFORM_NUMERIC_VERSION => answer.value(3_u32 << 22),

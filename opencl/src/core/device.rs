@@ -2,13 +2,14 @@
 //! The devices: those of Tally's Level Zero driver in this process, which says what they are.
 
 use std::ffi::{CStr, CString, c_void};
+use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use opencl_sys::CL_INVALID_DEVICE;
 use tally_ze::tables::{self, Table};
-use tally_ze::*;
+use tally_ze::{functions, *};
 
 use super::object::{Kind, Object};
 
@@ -22,6 +23,14 @@ pub struct Device {
     pub module: ze_device_module_properties_t,
     /// Bytes of memory.
     pub memory: u64,
+    /// Bytes of the largest cache.
+    pub cache: u64,
+    /// The architecture.
+    pub ip_version: u32,
+    /// What atomic operations there are on floats: half, single, double.
+    pub float_atomics: [ze_device_fp_atomic_ext_flags_t; 3],
+    /// How it reaches allocations of each kind.
+    pub access: ze_device_memory_access_properties_t,
 }
 
 // SAFETY: plain numbers; the pointers in the properties are null.
@@ -40,6 +49,12 @@ impl Device {
         let bytes: Vec<u8> =
             self.device.name.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether it passes for one of Intel's GPUs (`TALLY_DEVICE_AS`).
+    pub fn is_intels(&self) -> bool {
+        const INTEL: u32 = 0x8086;
+        self.device.vendorId == INTEL
     }
 
     /// Execution units.
@@ -97,7 +112,7 @@ impl Driver {
             return None;
         }
         // SAFETY: the driver's function of this name has this type.
-        let getter_function: Getter = unsafe { std::mem::transmute(found) };
+        let getter_function: Getter = unsafe { transmute(found) };
         let table: &Table = tables::all().find(|it| it.getter == getter)?;
         let names: Vec<&str> = table.entries_at(VERSION.0).map(|entry| entry.name).collect();
         let mut entries = vec![std::ptr::null(); names.len()];
@@ -110,30 +125,15 @@ impl Driver {
     fn devices(&self) -> Option<Vec<Device>> {
         let init = self.function("zeGetGlobalProcAddrTable", "zeInit")?;
         let driver_get = self.function("zeGetDriverProcAddrTable", "zeDriverGet")?;
-        let of_device = |name| self.function("zeGetDeviceProcAddrTable", name);
+        let get = self.function("zeGetDeviceProcAddrTable", "zeDeviceGet")?;
         // SAFETY: functions of these names have these types.
-        let (init, driver_get, get, properties, compute, module, memory) = unsafe {
-            use std::mem::transmute;
-            use tally_ze::functions as f;
+        let (init, driver_get, get) = unsafe {
             (
-                transmute::<*const c_void, f::zeInit>(init),
-                transmute::<*const c_void, f::zeDriverGet>(driver_get),
-                transmute::<*const c_void, f::zeDeviceGet>(of_device("zeDeviceGet")?),
-                transmute::<*const c_void, f::zeDeviceGetProperties>(of_device(
-                    "zeDeviceGetProperties",
-                )?),
-                transmute::<*const c_void, f::zeDeviceGetComputeProperties>(of_device(
-                    "zeDeviceGetComputeProperties",
-                )?),
-                transmute::<*const c_void, f::zeDeviceGetModuleProperties>(of_device(
-                    "zeDeviceGetModuleProperties",
-                )?),
-                transmute::<*const c_void, f::zeDeviceGetMemoryProperties>(of_device(
-                    "zeDeviceGetMemoryProperties",
-                )?),
+                transmute::<*const c_void, functions::zeInit>(init),
+                transmute::<*const c_void, functions::zeDriverGet>(driver_get),
+                transmute::<*const c_void, functions::zeDeviceGet>(get),
             )
         };
-        let ok = |result| (result == ze_result_t::ZE_RESULT_SUCCESS).then_some(());
         let mut driver = ze_driver_handle_t::NULL;
         let mut count = 0;
         // SAFETY: the places are good for the calls, here and below.
@@ -146,28 +146,83 @@ impl Driver {
         // SAFETY: as above.
         ok(unsafe { get(driver, &mut count, handles.as_mut_ptr()) })?;
         handles.truncate(count as usize);
-        let describe = |&handle: &ze_device_handle_t| {
-            let mut it = Device {
-                device: Default::default(),
-                compute: Default::default(),
-                module: Default::default(),
-                memory: 0,
-            };
-            it.device.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
-            it.compute.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES;
-            it.module.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES;
-            let stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES;
-            let mut first = ze_device_memory_properties_t { stype, ..Default::default() };
-            // SAFETY: as above.
-            unsafe {
-                ok(properties(handle, &mut it.device))?;
-                ok(compute(handle, &mut it.compute))?;
-                ok(module(handle, &mut it.module))?;
-                ok(memory(handle, &mut 1, &mut first))?;
-            }
-            it.memory = first.totalSize;
-            Some(it)
-        };
-        handles.iter().map(describe).collect()
+        handles.iter().map(|&handle| self.describe(handle)).collect()
     }
+
+    /// Asks the driver what the device is.
+    fn describe(&self, handle: ze_device_handle_t) -> Option<Device> {
+        // SAFETY: each function of `ask` fills the structures whose types say that they are its, and the chained
+        // ones outlive the calls.
+        unsafe {
+            let mut ip_version = ze_device_ip_version_ext_t::default();
+            let mut device = ze_device_properties_t {
+                pNext: (&raw mut ip_version).cast(),
+                ..Default::default()
+            };
+            self.ask("zeDeviceGetProperties", handle, &mut device)?;
+            let mut compute = ze_device_compute_properties_t::default();
+            self.ask("zeDeviceGetComputeProperties", handle, &mut compute)?;
+            let mut atomics = ze_float_atomic_ext_properties_t::default();
+            let mut module = ze_device_module_properties_t {
+                pNext: (&raw mut atomics).cast(),
+                ..Default::default()
+            };
+            self.ask("zeDeviceGetModuleProperties", handle, &mut module)?;
+            let mut access = ze_device_memory_access_properties_t::default();
+            self.ask("zeDeviceGetMemoryAccessProperties", handle, &mut access)?;
+            let memories: Vec<ze_device_memory_properties_t> =
+                self.ask_all("zeDeviceGetMemoryProperties", handle)?;
+            let caches: Vec<ze_device_cache_properties_t> =
+                self.ask_all("zeDeviceGetCacheProperties", handle)?;
+            (device.pNext, module.pNext) = (std::ptr::null_mut(), std::ptr::null_mut());
+            Some(Device {
+                device,
+                compute,
+                module,
+                memory: memories.first()?.totalSize,
+                cache: caches.iter().map(|it| it.cacheSize as u64).max().unwrap_or(0),
+                ip_version: ip_version.ipVersion,
+                float_atomics: [atomics.fp16Flags, atomics.fp32Flags, atomics.fp64Flags],
+                access,
+            })
+        }
+    }
+
+    /// Calls a query that fills one structure.
+    ///
+    /// # Safety
+    /// It is the structure of the device's function with this name.
+    unsafe fn ask<T>(&self, name: &str, handle: ze_device_handle_t, out: &mut T) -> Option<()> {
+        type Query<T> = unsafe extern "C" fn(ze_device_handle_t, *mut T) -> ze_result_t;
+        let function = self.function("zeGetDeviceProcAddrTable", name)?;
+        // SAFETY: as the caller promises.
+        ok(unsafe { transmute::<*const c_void, Query<T>>(function)(handle, out) })
+    }
+
+    /// Calls a query that fills as many structures as there are.
+    ///
+    /// # Safety
+    /// As for [`Self::ask`].
+    unsafe fn ask_all<T: Default + Clone>(
+        &self,
+        name: &str,
+        handle: ze_device_handle_t,
+    ) -> Option<Vec<T>> {
+        type Query<T> = unsafe extern "C" fn(ze_device_handle_t, *mut u32, *mut T) -> ze_result_t;
+        let function = self.function("zeGetDeviceProcAddrTable", name)?;
+        let mut count = 0;
+        // SAFETY: as the caller promises; there is room for as many as the first call says.
+        unsafe {
+            let query = transmute::<*const c_void, Query<T>>(function);
+            ok(query(handle, &mut count, std::ptr::null_mut()))?;
+            let mut all = vec![T::default(); count as usize];
+            ok(query(handle, &mut count, all.as_mut_ptr()))?;
+            all.truncate(count as usize);
+            Some(all)
+        }
+    }
+}
+
+fn ok(result: ze_result_t) -> Option<()> {
+    (result == ze_result_t::ZE_RESULT_SUCCESS).then_some(())
 }

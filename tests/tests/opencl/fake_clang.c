@@ -33,6 +33,11 @@ int Compile(const char *source, const char **headers, unsigned count, const char
     *out = answer;
     answer->functions = functions;
     answer->log = "a remark";
+    /* The text follows two lines that enable halves. */
+    const char enables[] = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#line 1\n";
+    if (strncmp(source, enables, strlen(enables)))
+        return -1;
+    source += strlen(enables);
     if (!strcmp(source, "wrong")) {
         answer->log = "1:1: error: it is wrong";
         return -15;

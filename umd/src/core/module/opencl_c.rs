@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Modules in OpenCL C: SPIR-V is made of them first, in a process of its own.
 
-use tally_compiler_protocol::Input;
+use std::path::Path;
+
+use tally_compiler_protocol::{Input, program};
 use tally_opencl_c::{Failure, Request, compile as front_end, options};
 use tally_ze::ze_result_t;
 
@@ -14,8 +16,10 @@ use crate::process;
 /// MODULE_BUILD_FAILURE; DEPENDENCY_UNAVAILABLE: there is no compiler.
 pub(super) fn compile(text: String, flags: String) -> (Result<Input>, String) {
     let options = options::for_code(&flags);
-    let folder = process::own_folder()
-        .ok_or_else(|| Failure::Died("the driver's library has no folder".to_owned()));
+    // The program is installed beside the compiler, which may be elsewhere than the driver (TALLY_COMPILER).
+    let compiler = program(process::own_folder().as_deref());
+    let folder = compiler.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let folder = folder.ok_or_else(|| Failure::Died("there is no tally-compiler".to_owned()));
     match folder.and_then(|folder| front_end(&folder, &Request::new(text, flags))) {
         Ok(made) => (Ok(Input { spirv: made.spirv, options, ..Input::default() }), line(made.log)),
         Err(failure) => {
