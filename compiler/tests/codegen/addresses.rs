@@ -8,8 +8,9 @@ use std::fmt::Write;
 use tally_compiler::ir::Module;
 use tally_compiler::widen::widen;
 
-use crate::diff::{Elements, Input, Random, Run, compare_at, seeds};
+use crate::diff::{Elements, Input, Random, Run, compare_at};
 use crate::harness::{Grid, clang, module, widths};
+use crate::programs::seeds;
 
 /// An array that kernels only read.
 struct Array {

@@ -7,8 +7,9 @@ use std::fmt::Write;
 use tally_compiler::ir::Op;
 use tally_compiler::widen::widen;
 
-use crate::diff::{Input, Random, Run, compare_at, same_in_all, seeds};
+use crate::diff::{Input, Random, Run, compare_at, same_in_all};
 use crate::harness::{Grid, clang, module, widths};
+use crate::programs::seeds;
 use crate::widen::{int, ints, wide};
 
 /// Ways to keep the place `C` within `N` places, if it is at most `N` places outside.

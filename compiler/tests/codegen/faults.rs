@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 
 use tally_compiler::ir::{AtomicOp, BinaryOp, CompareOp, ConvertOp, Module, Op};
 
-use crate::diff::{
-    Groups, Mismatch, Program, Run, compare_with, difference_of, interpreted, shrink,
-};
+use crate::diff::{Mismatch, Run, compare_with, interpreted};
 use crate::harness::{Kernel, targets};
+use crate::programs::{Groups, Program, difference_of, shrink};
 
 /// The seeds of the programs.
 const SEEDS: std::ops::Range<u64> = 1..25;

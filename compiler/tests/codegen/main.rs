@@ -39,6 +39,7 @@ mod numbers;
 mod parted;
 mod passes;
 mod printf;
+mod programs;
 mod promises;
 mod quotients;
 mod races;

@@ -7,8 +7,9 @@ use std::fmt::Write;
 
 use tally_compiler::ir::{CompareOp, Module, Op};
 
-use crate::diff::{Input, Random, Run, compare_at, compare_with, same_in_all, seeds};
+use crate::diff::{Input, Random, Run, compare_at, compare_with, same_in_all};
 use crate::harness::{Grid, Kernel, clang, module, targets, widths};
+use crate::programs::seeds;
 use crate::widen::{int, ints, wide};
 
 /// Writes a kernel: loops with the same number of iterations in all items, shared and other values, and

@@ -10,10 +10,11 @@ use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
 
-use crate::diff::{Groups, Input, Run, difference_of, interpreted, same};
+use crate::diff::{Input, Run, interpreted, same};
 use crate::golden::golden;
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, clang, module};
+use crate::programs::{Groups, difference_of};
 
 /// A limit above the weight of all kernels of the tests.
 const LIMIT: usize = 1 << 20;

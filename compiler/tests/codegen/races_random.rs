@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 use tally_compiler::interp::{self, Access, Event, Launch, Memory};
 use tally_compiler::ir::{Module, Ordering, Scope};
 
-use super::diff::seeds;
 use super::harness::clang::compile_text;
 use super::harness::{self, Arg, Grid, Kernel, module, widths};
+use super::programs::seeds;
 use super::races::{BOTH, Race, Seen, World};
 use super::reference::Rng;
 
