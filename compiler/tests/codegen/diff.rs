@@ -166,14 +166,17 @@ pub fn requiring(module: &Module, size: [u32; 3]) -> Module {
 
 /// The sizes of groups in these launches for which a kernel has a form of their own.
 fn sizes_with_a_form(module: &Module, name: &str, lanes: u32, runs: &[Run]) -> BTreeSet<[u32; 3]> {
-    let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
     let mut sizes: BTreeSet<_> = runs.iter().map(|(grid, _)| grid.group).collect();
-    sizes.retain(|&size| {
-        let module = requiring(module, size);
-        let widened = widen(&module, &module.kernels[index], lanes);
-        kernel.required_group_size.is_none() && widened.is_ok_and(|widened| widened.flat)
-    });
+    sizes.retain(|&size| has_form(module, name, lanes, size));
     sizes
+}
+
+/// Whether a kernel has a form for groups of a size.
+pub fn has_form(module: &Module, name: &str, lanes: u32, size: [u32; 3]) -> bool {
+    let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+    let sized = requiring(module, size);
+    let widened = widen(&sized, &sized.kernels[index], lanes);
+    kernel.required_group_size.is_none() && widened.is_ok_and(|widened| widened.flat)
 }
 
 /// The difference between a kernel's run and the interpreter's.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use tally_compiler::ir::Module;
 
-use crate::diff::{Input, Random, Run, compare_at, compare_with};
+use crate::diff::{Input, Random, Run, compare_at, compare_with, has_form};
 use crate::harness::{Grid, Kernel, clang, module, widths};
 
 /// Writes random kernels: integer expressions of several widths, branches, loops, private arrays,
@@ -36,20 +36,36 @@ pub enum Groups {
     Uneven,
     /// Groups with rows of 1 to 3 items, and many of them.
     Columns,
+    /// Groups of short rows in two and three dimensions, at any offset.
+    Squares,
 }
 
 impl Groups {
-    /// The beginning of a program: the position of its item in the launch and in the group.
-    fn place(self) -> &'static str {
-        match self {
-            Self::Rows => {
+    /// The beginning of a program: the position of its item in the launch and in the group, as the language has it or
+    /// computed from the ids, and the ids.
+    fn place(self, seed: u64) -> String {
+        let place = match (self, seed % 4 < 2) {
+            (Self::Rows, _) => {
                 "size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0), pick = 3;\n"
             }
-            Self::Uneven | Self::Columns => {
+            (_, true) => {
                 "size_t i = get_global_linear_id(), l = get_local_linear_id();\n\
                  size_t n = get_local_size(0) * get_local_size(1) * get_local_size(2), pick = n / 2;\n"
             }
-        }
+            (_, false) => {
+                "size_t i = get_global_id(2) - get_global_offset(2);\n\
+                 i = i * get_global_size(1) + get_global_id(1) - get_global_offset(1);\n\
+                 i = i * get_global_size(0) + get_global_id(0) - get_global_offset(0);\n\
+                 uint l = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));\n\
+                 int n = get_local_size(0) * get_local_size(1) * get_local_size(2), pick = n / 2;\n"
+            }
+        };
+        let id = ["int", "uint", "long"][seed as usize % 3];
+        format!(
+            "{place}\
+             {id} lx = get_local_id(0), ly = get_local_id(1), lz = get_local_id(2);\n\
+             {id} nx = get_local_size(0), ny = get_local_size(1);\n"
+        )
     }
 
     /// The launches with which a seed's program is compared.
@@ -58,6 +74,7 @@ impl Groups {
             Self::Rows => vec![Grid::line(80, 32)],
             Self::Uneven => uneven_grids(&mut Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))),
             Self::Columns => column_grids(&mut Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))),
+            Self::Squares => square_grids(&mut Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))),
         };
         let run = |grid: Grid| {
             let items: u64 = grid.global.iter().product();
@@ -96,6 +113,42 @@ fn column_grids(random: &mut Random) -> Vec<Grid> {
     [[1, 70, 1], [1, 1, 70], [3, 40, 1], [2, 12, 5]].map(grid).into()
 }
 
+/// The sizes of such groups: rows of all lengths that are no whole vectors, those that fill vectors in several rows and
+/// those that do not.
+const SQUARES: [[u32; 3]; 14] = [
+    [8, 8, 1],
+    [4, 4, 4],
+    [4, 16, 1],
+    [2, 32, 1],
+    [12, 4, 1],
+    [8, 3, 1],
+    [5, 5, 5],
+    [3, 4, 8],
+    [8, 1, 6],
+    [1, 8, 8],
+    [6, 16, 1],
+    [7, 9, 1],
+    [20, 3, 1],
+    [4, 2, 9],
+];
+
+/// Three groups of such sizes, alone, whole in each dimension, and partial.
+fn square_grids(random: &mut Random) -> Vec<Grid> {
+    let mut group = || SQUARES[random.below(SQUARES.len() as u64) as usize];
+    let groups = [group(), group(), group()];
+    let grid = |turn: usize| {
+        let group = groups[turn];
+        let global = group.map(|size| match turn {
+            0 => u64::from(size),
+            _ if size == 1 => 2,
+            1 => 2 * u64::from(size),
+            _ => 2 * u64::from(size) - random.below(size.into()),
+        });
+        Grid { offset: [random.below(9), random.below(1000), random.below(70)], global, group }
+    };
+    (0..3).map(grid).collect()
+}
+
 impl Program {
     const VARIABLES: [(&str, &str); 8] = [
         ("int", "a"),
@@ -106,6 +159,22 @@ impl Program {
         ("uchar", "f"),
         ("int4", "v"),
         ("ushort", "g"),
+    ];
+
+    /// What a launch tells an item about its place.
+    const PLACES: [&str; 12] = [
+        "lx",
+        "ly",
+        "lz",
+        "nx",
+        "ny",
+        "(long)get_global_id(0)",
+        "(long)get_global_id(1)",
+        "(long)get_global_id(2)",
+        "(long)get_group_id(1)",
+        "(long)get_global_size(0)",
+        "(long)(get_global_id(1) * get_global_size(0) + get_global_id(0))",
+        "(long)get_enqueued_local_size(2)",
     ];
 
     fn new(seed: u64, left_out: BTreeSet<usize>) -> Self {
@@ -129,7 +198,7 @@ impl Program {
              t[l] = v; barrier(CLK_LOCAL_MEM_FENCE); v ^= t[n - 1 - l];\n\
              barrier(CLK_LOCAL_MEM_FENCE); return v; }\n\
              kernel void random(global long *io, local int *t, global uint *sums) {\n";
-        program.text += groups.place();
+        program.text += &groups.place(seed);
         program.text += "long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
         for (ty, name) in Self::VARIABLES {
             let value = program.expression(0, true);
@@ -152,13 +221,14 @@ impl Program {
 
     fn expression(&mut self, depth: u32, start: bool) -> String {
         if depth > 3 || self.random.below(4) == 0 {
-            return match self.random.below(if start { 3 } else { 10 }) {
+            return match self.random.below(if start { 4 } else { 11 }) {
                 0 => format!("{}", self.random.below(1000) as i64 - 500),
                 1 => "x".into(),
                 2 => "(long)l".into(),
-                3 => format!("p[(uint){} & 7]", ["a", "b", "f"][self.random.below(3) as usize]),
-                4 => format!("v.{}", ["x", "y", "z", "w"][self.random.below(4) as usize]),
-                n => ["a", "b", "c", "d", "e", "f", "g"][(n + 2) as usize % 7].into(),
+                3 => Self::PLACES[self.random.below(Self::PLACES.len() as u64) as usize].into(),
+                4 => format!("p[(uint){} & 7]", ["a", "b", "f"][self.random.below(3) as usize]),
+                5 => format!("v.{}", ["x", "y", "z", "w"][self.random.below(4) as usize]),
+                n => ["a", "b", "c", "d", "e", "f", "g"][(n + 1) as usize % 7].into(),
             };
         }
         let (a, b) = (self.expression(depth + 1, start), self.expression(depth + 1, start));
@@ -249,10 +319,17 @@ impl Program {
             }
             3 | 8 if self.conditions == 0 => {
                 let value = self.expression(1, false);
+                // Another item of the group, of its row, or of the next row; close by also for items that only exist by
+                // an injected fault.
+                let other = [
+                    "(l + 1) % n",
+                    "(int)((lz * ny + ly) * nx + nx - 1 - lx)",
+                    "(int)((lz * ny + (ly + 1) % ny) * nx + lx)",
+                ][self.random.below(3) as usize];
                 let _ = writeln!(
                     self.text,
                     "t[l] = (int)({value}); barrier(CLK_LOCAL_MEM_FENCE);\n\
-                     a ^= t[(l + 1) % n]; barrier(CLK_LOCAL_MEM_FENCE);"
+                     a ^= t[{other}]; barrier(CLK_LOCAL_MEM_FENCE);"
                 );
             }
             9 => self.atomic(),
@@ -386,4 +463,28 @@ fn random_programs_agree_in_uneven_groups() {
 #[test]
 fn random_programs_agree_in_groups_of_columns() {
     programs_agree(Groups::Columns, 4);
+}
+
+/// In groups of 8 x 8, 4 x 4 x 4 and the like, half of which have a form for their size with sub-groups.
+#[test]
+fn random_programs_agree_in_groups_of_squares() {
+    programs_agree(Groups::Squares, 4);
+}
+
+/// Most launches in columns and squares run in a form for their size.
+#[test]
+fn random_programs_have_forms_for_sizes() {
+    let (mut sized, mut all) = (0, 0);
+    for seed in 1..=8 {
+        for groups in [Groups::Columns, Groups::Squares] {
+            let (text, _) = Program::write(seed, groups, &BTreeSet::new());
+            let flags = ["-O2", "-w", "-Xclang", "-cl-ext=+all"];
+            let module = module(&clang::compile_text(&text, &flags));
+            for (grid, _) in groups.runs(seed) {
+                sized += usize::from(has_form(&module, "random", 16, grid.group));
+                all += 1;
+            }
+        }
+    }
+    assert!(3 * sized >= all, "{sized} of {all}");
 }
