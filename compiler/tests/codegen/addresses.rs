@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use tally_compiler::ir::Module;
+use tally_compiler::ir::{Module, Op};
 use tally_compiler::widen::widen;
 
 use crate::diff::{Elements, Input, Random, Run, compare_at};
@@ -50,6 +50,26 @@ const WRITTEN: [(&str, u64); 6] =
 /// The elements of an item's row behind those that it walks along.
 const SPARE: u64 = 3;
 
+/// The types of pixels, and the size of a component in bytes.
+const PIXELS: [(&str, u64); 6] =
+    [("uchar", 1), ("char", 1), ("ushort", 2), ("int", 4), ("float", 4), ("long", 8)];
+
+/// Structures without padding: their members, and the size of one in bytes.
+const RECORDS: [(&str, u64); 5] = [
+    ("uchar a; ushort b; uchar c;", 4),
+    ("int a; short b; char c; uchar d;", 8),
+    ("short a, b; int c;", 8),
+    ("uchar a, b, c;", 3),
+    ("int a; uchar b; ushort c; long d; uchar e;", 16),
+];
+
+/// The elements of a table that items find by numbers of any size.
+const WINDOW: u64 = 256;
+
+/// Where such numbers begin: some wrap around 32 bits within a launch, or within a vector.
+const FAR: [i32; 8] =
+    [9, -200, 1 << 20, i32::MAX - 5, i32::MAX - 40, i32::MAX - 700, i32::MIN + 3, i32::MIN + 33];
+
 /// `len` numbers of a type whose size is `size` bytes.
 fn numbers(ty: &str, size: u64, len: u64, first: u64) -> Input {
     let number = |i: u64| (i * 37 + i / 7 + first) % 101;
@@ -86,6 +106,10 @@ struct Program {
     row: u64,
     /// The type of the rows that items write, and the size of an element in bytes.
     written: (&'static str, u64),
+    /// The type of pixels, the size of a component in bytes, and the components from one to the next.
+    pixel: (&'static str, u64, u64),
+    /// The members of structures, and the size of one.
+    record: (&'static str, u64),
 }
 
 impl Program {
@@ -106,6 +130,11 @@ impl Program {
             together: random.below(2) == 0,
             row: [1, 3, 4, 7, 8, 12, 16, 20, 37][random.below(9) as usize],
             written: WRITTEN[random.below(WRITTEN.len() as u64) as usize],
+            pixel: {
+                let (ty, size) = PIXELS[random.below(PIXELS.len() as u64) as usize];
+                (ty, size, [3, 3, 3, 2, 4, 5, 6, 8][random.below(8) as usize])
+            },
+            record: RECORDS[random.below(RECORDS.len() as u64) as usize],
             random,
             text: String::new(),
             dimensions,
@@ -127,13 +156,19 @@ impl Program {
     }
 
     fn kernel(&mut self) {
-        let mut head = "kernel void random(".to_owned();
+        let mut head = format!(
+            "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+             struct __attribute__((packed)) record {{ {} }};
+             kernel void random(",
+            self.record.0
+        );
         for array in &self.arrays {
             let _ = write!(head, "global const {} *{}, ", array.ty.0, array.name);
         }
         head += "global uint *out, global float *sums, global uchar4 *parts, global uint *counts, local int *t,\n\
-             global WRITTEN *rows, int n, int m, uint s, int w, int h, int d) {\n";
-        self.text = head.replace("WRITTEN", self.written.0);
+             global WRITTEN *rows, global PIXEL *pixels, global const struct record *records,\n\
+             global const int *window, int n, int m, uint s, int w, int h, int d, int far) {\n";
+        self.text = head.replace("WRITTEN", self.written.0).replace("PIXEL", self.pixel.0);
         let id = self.of(&["int", "int", "uint", "size_t", "long"]);
         for (name, dimension) in [("i", 0), ("j", 1), ("z", 2)] {
             let _ = match self.below(4) {
@@ -149,7 +184,7 @@ impl Program {
             self.text,
             "{id} l = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));\n\
              {id} size = get_local_size(0) * get_local_size(1) * get_local_size(2);\n\
-             int x = i, y = j; uint u = n, v = 7; float f = 0, g = 1;\n\
+             int x = i, y = j; uint u = n, v = 7; float f = 0, g = 1; half o = 1;\n\
              int p[4] = {{3, 1, 4, 1}};"
         );
         if self.together {
@@ -181,7 +216,10 @@ impl Program {
             self.statement();
         }
         let own = self.own;
-        let _ = writeln!(self.text, "out[{own}] += u ^ v ^ p[x & 3];\nsums[{own}] = f + g;\n}}");
+        let _ = writeln!(
+            self.text,
+            "out[{own}] += u ^ v ^ p[x & 3];\nsums[{own}] = f + g + (float)o;\n}}"
+        );
     }
 
     /// A number that is the same for all items.
@@ -310,7 +348,7 @@ impl Program {
         self.depth += 1;
         let shallow = self.depth < 4;
         let walks = shallow && self.loops.len() < 2;
-        match self.below(16) {
+        match self.below(22) {
             0 | 1 if shallow => {
                 let condition = self.condition();
                 let _ = writeln!(self.text, "if ({condition}) {{");
@@ -391,12 +429,115 @@ impl Program {
                     _ => writeln!(self.text, "{to} = {from}; u += (uint)(int){from};"),
                 };
             }
+            16 | 17 => self.pixels(),
+            18 => {
+                let (first, second) = (self.member(), self.member());
+                let _ = writeln!(self.text, "u += 5 * {first} - (uint)({second} * (int)v);");
+            }
+            19 | 20 => self.far(),
+            21 => {
+                let (a, b) = (self.read(), self.read());
+                let _ = writeln!(self.text, "o = fma((half)(({a}) & 63), 0.37h, o * 0.5h);");
+                let _ = writeln!(self.text, "o = fma(o, 0.25h, (half)(({b}) & 255));");
+            }
             _ => {
                 let value = self.read();
                 let _ = writeln!(self.text, "u ^= (uint)({value}) + p[{}];", self.depth & 3);
             }
         }
         self.depth -= 1;
+    }
+
+    /// A component of the item's own pixel.
+    fn component(&mut self) -> String {
+        let (step, own) = (self.pixel.2, self.own);
+        let counts = self.below(4) == 0;
+        let number = match self.loops.last().filter(|_| counts) {
+            Some((counter, _)) => format!("{counter} % {step}"),
+            None => self.below(step).to_string(),
+        };
+        format!("pixels[{own} * {step} + {number}]")
+    }
+
+    /// Some of the item's pixel, read and written in any order.
+    fn pixels(&mut self) {
+        let (ty, _, step) = self.pixel;
+        let own = self.own;
+        match self.below(3) {
+            0 => {
+                // Neighbours from any one on, in any order.
+                let first = self.below(step.saturating_sub(2).max(1));
+                let turn = self.below(3);
+                let (value, whole) = (self.read(), format!("c{}", self.text.len()));
+                let _ = writeln!(self.text, "int {whole} = {value};");
+                for number in 0..step.min(3) {
+                    let component = first + (number + turn) % step.min(3);
+                    let _ = writeln!(
+                        self.text,
+                        "pixels[{own} * {step} + {component}] = ({ty})(({whole} * {number} + (int)u) & 999);"
+                    );
+                }
+            }
+            1 => {
+                let all: Vec<_> = (0..2 + self.below(3)).map(|_| self.component()).collect();
+                let terms = all.iter().map(|it| format!("(uint)(int){it} * 3"));
+                let _ = writeln!(self.text, "u += {};", terms.collect::<Vec<_>>().join(" ^ "));
+            }
+            _ => {
+                for _ in 0..2 + self.below(3) {
+                    let (to, from) = (self.component(), self.component());
+                    let _ = match self.below(3) {
+                        0 => writeln!(self.text, "{to} = {from}; v ^= (uint)(int){from};"),
+                        1 => writeln!(self.text, "{to} = ({ty})((int){from} + (int)(v & 63));"),
+                        _ => writeln!(self.text, "u += (uint)(int){from}; {to} = ({ty})(u & 99);"),
+                    };
+                }
+            }
+        }
+    }
+
+    /// A member of a structure, of the item's own one or of another's.
+    fn member(&mut self) -> String {
+        let count = self.record.0.matches([',', ';']).count() as u64;
+        let member = ["a", "b", "c", "d", "e"][self.below(count) as usize];
+        let place = match self.below(3) {
+            0 => format!("min((uint){}, (uint)(w * h * d - 1))", self.index()),
+            _ => self.own.to_owned(),
+        };
+        format!("(int)records[{place}].{member}")
+    }
+
+    /// A number of 32 bits that may have wrapped around, and what is found by it.
+    fn far(&mut self) {
+        let position = self.position();
+        let sum = match self.below(10) {
+            0 => "(int)j * w + (int)i + far".into(),
+            1 => "far - (int)i + (int)j * 2".into(),
+            2 => "far + (int)j - (int)i * 3".into(),
+            3 => {
+                "(int)get_group_id(0) * (int)get_local_size(0) + (int)get_local_id(0) + far".into()
+            }
+            4 => "((int)i + n) * (m + 1) + far".into(),
+            5 => "((int)i << 2) + far + ((int)z << 4)".into(),
+            6 => "(int)i * far + (int)j".into(),
+            7 => "(int)((uint)far + (uint)i * 2) - 1".into(),
+            8 => format!("(int)({position} + far)"),
+            _ => "(int)i + far".into(),
+        };
+        let (q, most) = (format!("q{}", self.text.len()), WINDOW - 1);
+        let _ = writeln!(self.text, "long {q} = {sum}; u ^= (uint)({q} >> 3) ^ (uint)({q} >> 32);");
+        let from = match self.below(3) {
+            0 => "(long)far",
+            1 => "((long)far - 200)",
+            _ => "((long)far - (1L << 32) - 7)",
+        };
+        let _ = writeln!(
+            self.text,
+            "if ({q} >= {from} && {q} - {from} <= {most}) v += window[{q} - {from}];"
+        );
+        if self.below(2) == 0 {
+            let _ = writeln!(self.text, "v += 3 * window[({q} - {from}) & {most}];");
+        }
     }
 
     /// An element of the item's own row.
@@ -446,6 +587,7 @@ impl Program {
                 [20, 3, 1],
                 [32, 2, 1],
                 [10, 10, 1],
+                [1, 100, 1],
             ],
             _ => &[[16, 2, 2], [4, 4, 4], [5, 3, 2], [2, 2, 17]],
         };
@@ -477,6 +619,11 @@ impl Program {
             let (name, size) = self.written;
             let len = items * (self.row + SPARE);
             inputs.push(numbers(name, size, len, 3));
+            let (name, size, step) = self.pixel;
+            inputs.push(numbers(name, size, items * step, 5));
+            inputs.push(numbers("uchar", 1, items * self.record.1, 17));
+            inputs.push(numbers("int", 4, WINDOW, 11));
+            let far = FAR[self.random.below(FAR.len() as u64) as usize];
             let n = match self.random.below(3) {
                 0 => w,
                 1 => offset[0] + group[0],
@@ -485,15 +632,23 @@ impl Program {
             let m = self.random.below(self.row + 1);
             let values = [n, m, self.row, w, h, d];
             inputs.extend(values.map(|value| Input::Value((value as u32).to_le_bytes().into())));
+            inputs.push(Input::Value(far.to_le_bytes().into()));
             (Grid { offset, global, group: group.map(|size| size as u32) }, inputs)
         };
         (0..3).map(run).collect()
     }
 }
 
+/// Clang's level for a seed.
+fn level(seed: u64) -> &'static str {
+    ["-O2", "-O0"][usize::from(seed.is_multiple_of(8))]
+}
+
 /// LLVM 22 makes wrong SPIR-V of some loops whose counters' strength it reduces: numbers of fewer than 8 bits become bytes.
 fn compile(text: &str, level: &str) -> Module {
-    module(&clang::compile_text(text, &[level, "-w", "-mllvm", "-disable-lsr"]))
+    // Half of all numbers of 32 bits wrap around as in hardware, and are not made wider ones.
+    let wraps = if text.len().is_multiple_of(2) { "-fwrapv" } else { "-fno-wrapv" };
+    module(&clang::compile_text(text, &[level, "-w", "-mllvm", "-disable-lsr", wraps]))
 }
 
 #[test]
@@ -502,8 +657,7 @@ fn random_kernels_find_their_data() {
     for seed in seeds(24) {
         let mut program = Program::write(seed);
         let runs = program.runs();
-        let level = ["-O2", "-O0"][usize::from(seed.is_multiple_of(8))];
-        let module = compile(&program.text, level);
+        let module = compile(&program.text, level(seed));
         let at = [widths[seed as usize % widths.len()].clone()];
         compare_at(&at, &module, "random", &runs)
             .unwrap_or_else(|how| panic!("seed {seed}: {how}\n{}", program.text));
@@ -520,4 +674,26 @@ fn nearly_all_of_the_random_kernels_are_widened() {
     });
     let refused: Vec<_> = refused.collect();
     assert!(refused.len() <= 2, "{refused:?}");
+}
+
+/// They have what they are for: numbers that are promised not to wrap around, and lines with gaps.
+#[test]
+fn random_kernels_have_promises_and_lines() {
+    let (mut promises, mut lines) = (0, 0);
+    for seed in 1..=24 {
+        let module = compile(&Program::write(seed).text, level(seed));
+        let Ok(widened) = widen(&module, &module.kernels[0], 16) else { continue };
+        promises += usize::from(!widened.promises.conditions.is_empty());
+        let blocks = widened.module.functions[widened.function].blocks.iter();
+        let mut insts = blocks.flat_map(|(_, block)| &block.insts);
+        lines += usize::from(insts.any(|inst| picks_every_other(&inst.op)));
+    }
+    assert!(promises >= 12 && lines >= 8, "{promises} with promises, {lines} with lines");
+}
+
+/// Whether an operation picks elements that are apart out of what was loaded.
+fn picks_every_other(op: &Op) -> bool {
+    let Op::Shuffle(_, _, pick) = op else { return false };
+    let [Some(a), Some(b), Some(c), ..] = pick[..] else { return false };
+    b > a + 1 && c == b + (b - a)
 }
