@@ -52,6 +52,7 @@ mod spirv;
 mod stack;
 mod strips;
 mod sums;
+mod sums_random;
 mod transpose;
 mod uneven;
 mod untyped;
