@@ -51,12 +51,14 @@ fn run(gpu: &Gpu, module: ze_module_handle_t, [x, y, z]: [u32; 3]) {
 
 #[test]
 #[ignore = "runs in a child process"]
-fn child_that_runs_a_group() {
+fn child_that_runs_groups() {
     let gpu = Gpu::new();
     let module = gpu.module(&ze::spirv_from(SOURCE), "").expect("it is valid");
-    let group = std::env::var(GROUP).expect("the parent says which");
-    let mut sizes = group.split(',').map(|size| size.parse().expect("a number"));
-    run(&gpu, module, std::array::from_fn(|_| sizes.next().expect("three of them")));
+    let groups = std::env::var(GROUP).expect("the parent says which");
+    for group in groups.split(';') {
+        let mut sizes = group.split(',').map(|size| size.parse().expect("a number"));
+        run(&gpu, module, std::array::from_fn(|_| sizes.next().expect("three of them")));
+    }
     check!(zeModuleDestroy(module));
 }
 
@@ -84,9 +86,15 @@ impl Place {
     }
 
     /// Has a child run a group; what it said.
-    fn run(&self, [x, y, z]: [u32; 3]) -> String {
-        let (group, path) =
-            (format!("{x},{y},{z}"), |name| self.0.join(name).display().to_string());
+    fn run(&self, group: [u32; 3]) -> String {
+        self.run_all(&[group])
+    }
+
+    /// Has a child run groups, one after the other; what it said.
+    fn run_all(&self, groups: &[[u32; 3]]) -> String {
+        let group = groups.iter().map(|[x, y, z]| format!("{x},{y},{z}"));
+        let group = group.collect::<Vec<_>>().join(";");
+        let path = |name| self.0.join(name).display().to_string();
         let (cache, compiler) = (path("cache"), path("compiler"));
         let variables = [
             ("TALLY_CACHE", "1"),
@@ -95,7 +103,7 @@ impl Place {
             ("TALLY_LOG", "debug"),
             (GROUP, &group),
         ];
-        ze::in_child("child_that_runs_a_group", &variables)
+        ze::in_child("child_that_runs_groups", &variables)
     }
 
     /// The number of files, and of those with code for uneven rows.
@@ -166,6 +174,21 @@ fn groups_of_more_sizes_than_there_is_code_for_are_right() {
         }
     }
     check!(zeModuleDestroy(module));
+}
+
+/// They leave the form for uneven rows its place, and each that has one is used again.
+#[test]
+fn many_sizes_leave_a_place_for_uneven_rows() {
+    let place = Place::new("many");
+    let sizes: Vec<_> = (4..13).map(|rows| [1 + rows % 3, rows, 1]).collect();
+    let (last, kept) = sizes.split_last().expect("there are nine");
+    let all: Vec<_> = [&sizes[..], &[UNEVEN], &sizes[..], &[[33, 2, 1], *last]].concat();
+    let said = place.run_all(&all);
+    for size in kept {
+        assert_eq!(said.matches(&format!("for {size:?} is at")).count(), 1, "{size:?}: {said}");
+    }
+    assert!(!said.contains(&format!("for {last:?} is at")), "{said}");
+    assert_eq!(said.matches(SAYS).count(), 1, "{said}");
 }
 
 /// "Without it the usual one runs them more slowly, so no error stops the program."

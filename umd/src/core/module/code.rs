@@ -37,9 +37,9 @@ pub struct Code {
     pub watched: Option<Arc<Watched>>,
 }
 
-/// The maximum number of forms of a kernel beside the usual one. Most programs launch a kernel with groups of one size
-/// or two; one that tries all should not have the kernel built for each.
-const MAX_OTHERS: usize = 8;
+/// The maximum number of forms of a kernel beside the usual one: for uneven rows, and for eight sizes. Most programs
+/// launch a kernel with groups of one size or two; one that tries all should not have the kernel built for each.
+const MAX_OTHERS: usize = 1 + 8;
 
 /// A form other than the usual one, once it was needed.
 type Other = OnceLock<(Form, Option<Piece>)>;
