@@ -65,6 +65,9 @@ pub struct Promises {
 /// The most numbers of a kernel: computing their bounds takes a few instructions each.
 const MOST: usize = 128;
 
+/// The most bits of a sum, so that its bounds do not wrap around either.
+const MOST_BITS: u32 = 62;
+
 impl Promises {
     fn number(&mut self, number: Number) -> usize {
         if let Some(found) = self.numbers.iter().position(|it| *it == number) {
@@ -72,6 +75,21 @@ impl Promises {
         }
         self.numbers.push(number);
         self.numbers.len() - 1
+    }
+
+    /// A sum or a difference, unless its bounds could wrap around 64 bits.
+    fn sum(&mut self, sum: Number) -> Option<usize> {
+        // The bits of each number, whose parts are before it: all others have to fit 32 bits with a sign.
+        let mut bits = Vec::with_capacity(self.numbers.len());
+        let of = |number: &Number, bits: &[u32]| match *number {
+            Number::Sum(a, b) | Number::Difference(a, b) => bits[a].max(bits[b]) + 1,
+            Number::Either(a, b) => bits[a].max(bits[b]),
+            _ => 31,
+        };
+        for number in &self.numbers {
+            bits.push(of(number, &bits));
+        }
+        (of(&sum, &bits) <= MOST_BITS).then(|| self.number(sum))
     }
 
     fn require(&mut self, number: usize, holds: Holds) {
@@ -145,15 +163,28 @@ pub(super) fn find(
             continue;
         }
         // Half a number is of no use.
-        let mut more = promises.clone();
-        if let Some(number) = makers.number(&mut more, from).filter(|_| more.numbers.len() <= MOST)
-        {
-            more.require(number, Holds::Fits);
-            promises = more;
+        let mut more = Trial { promises: promises.clone(), of: FxHashMap::default(), depth: 0 };
+        if let Some(number) = makers.number(&mut more, from).filter(|_| more.has_room()) {
+            promises = more.promises;
+            promises.require(number, Holds::Fits);
             found.push(result);
         }
     }
     (found, promises)
+}
+
+/// Promises with the numbers that a value is made of, and what each of those values is: one may be used many times.
+struct Trial {
+    promises: Promises,
+    of: FxHashMap<ValueId, usize>,
+    /// The operations from the value to the one that is looked at.
+    depth: usize,
+}
+
+impl Trial {
+    fn has_room(&self) -> bool {
+        self.promises.numbers.len() <= MOST && self.depth <= 2 * MOST
+    }
 }
 
 impl Makers<'_> {
@@ -165,7 +196,7 @@ impl Makers<'_> {
     }
 
     /// The number that a value is, added to a list.
-    fn number(&self, to: &mut Promises, operand: Operand) -> Option<usize> {
+    fn number(&self, trial: &mut Trial, operand: Operand) -> Option<usize> {
         let ty = self.module.operand_type(self.function, operand);
         let Type::Int(bits @ (32 | 64)) = self.module.types[ty] else { return None };
         let value = match operand {
@@ -173,10 +204,23 @@ impl Makers<'_> {
                 let unused = 64 - bits;
                 let number = ((self.module.const_bits(id)? << unused) as i64) >> unused;
                 i32::try_from(number).ok()?;
-                return Some(to.number(Number::Constant(number)));
+                return Some(trial.promises.number(Number::Constant(number)));
             }
             Operand::Value(value) => value,
         };
+        if let Some(&number) = trial.of.get(&value) {
+            return Some(number);
+        }
+        trial.depth += 1;
+        let number = if trial.has_room() { self.made(trial, value, bits)? } else { return None };
+        trial.depth -= 1;
+        trial.of.insert(value, number);
+        Some(number)
+    }
+
+    /// The number that an operation, or an argument, of so many bits makes.
+    fn made(&self, trial: &mut Trial, value: ValueId, bits: u32) -> Option<usize> {
+        let to = &mut trial.promises;
         if let Some(index) = self.function.params.iter().position(|it| *it == value) {
             let number = to.number(Number::Argument(index, bits));
             if bits == 64 {
@@ -206,53 +250,53 @@ impl Makers<'_> {
             }
             // What fits keeps its value.
             Op::Convert(ConvertOp::Trunc | ConvertOp::SExt, from) => {
-                let number = self.number(to, from)?;
-                to.require(number, Holds::Fits);
+                let number = self.number(trial, from)?;
+                trial.promises.require(number, Holds::Fits);
                 Some(number)
             }
             Op::Convert(ConvertOp::ZExt, from) => {
-                let number = self.number(to, from)?;
-                to.require(number, Holds::Positive);
+                let number = self.number(trial, from)?;
+                trial.promises.require(number, Holds::Positive);
                 Some(number)
             }
             Op::Binary(BinaryOp::Add, a, b) => {
-                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
-                Some(to.number(Number::Sum(a, b)))
+                let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
+                trial.promises.sum(Number::Sum(a, b))
             }
             Op::Binary(BinaryOp::Sub, a, b) => {
-                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
-                Some(to.number(Number::Difference(a, b)))
+                let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
+                trial.promises.sum(Number::Difference(a, b))
             }
             Op::Binary(BinaryOp::Mul, a, b) => {
-                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
-                Some(product(to, a, b))
+                let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
+                Some(product(&mut trial.promises, a, b))
             }
             // What is compared has to be the numbers themselves.
             Op::Binary(op @ (BinaryOp::SMin | BinaryOp::SMax), a, b) => {
-                let (a, b) = (self.fitting(to, a)?, self.fitting(to, b)?);
-                Some(to.number(match op {
+                let (a, b) = (self.fitting(trial, a)?, self.fitting(trial, b)?);
+                Some(trial.promises.number(match op {
                     BinaryOp::SMin => Number::Least(a, b),
                     _ => Number::Most(a, b),
                 }))
             }
             Op::Select(_, a, b) => {
-                let (a, b) = (self.number(to, a)?, self.number(to, b)?);
-                Some(to.number(Number::Either(a, b)))
+                let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
+                Some(trial.promises.number(Number::Either(a, b)))
             }
             Op::Binary(BinaryOp::Shl, a, Operand::Const(by)) => {
                 let by = self.module.const_bits(by).filter(|by| *by < 31)?;
-                let a = self.number(to, a)?;
-                let b = to.number(Number::Constant(1 << by));
-                Some(product(to, a, b))
+                let a = self.number(trial, a)?;
+                let b = trial.promises.number(Number::Constant(1 << by));
+                Some(product(&mut trial.promises, a, b))
             }
             _ => None,
         }
     }
 
     /// A number that fits.
-    fn fitting(&self, to: &mut Promises, operand: Operand) -> Option<usize> {
-        let number = self.number(to, operand)?;
-        to.require(number, Holds::Fits);
+    fn fitting(&self, trial: &mut Trial, operand: Operand) -> Option<usize> {
+        let number = self.number(trial, operand)?;
+        trial.promises.require(number, Holds::Fits);
         Some(number)
     }
 }

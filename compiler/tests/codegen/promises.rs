@@ -41,6 +41,40 @@ fn indices_of_ids_and_arguments_are_promised() {
     }
 }
 
+/// An index that is made of one number by squares of squares: two ways lead from each to the one before it, 2^40 in all.
+#[test]
+fn numbers_that_are_used_often_are_looked_at_once() {
+    let module = wide(
+        "kernel void k(global int *out, int n) {
+           int h = get_global_id(0);
+           #pragma unroll
+           for (int t = 0; t < 40; t++) h = h * h + n;
+           out[h] = 1;
+         }",
+    );
+    let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+    assert_eq!(widened.promises.conditions.len(), 0);
+}
+
+/// A sum whose bounds would wrap around 64 bits is tested as others are: doubled so often, what differs between the
+/// items comes to lie behind the highest bit.
+#[test]
+fn bounds_do_not_wrap_around() {
+    let conditions = |turns: u32| {
+        let twice = "h = h + h;".repeat(turns as usize);
+        let text = format!(
+            "kernel void k(global int *out, int n) {{
+               int h = (int)get_global_id(0) + n; {twice} out[h + (int)get_global_id(0)] = 1;
+             }}"
+        );
+        let module = module(&clang::compile_text(&text, &["-O0", "-w"]));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        widened.promises.conditions.len()
+    };
+    assert!(conditions(4) > 0);
+    assert_eq!(conditions(33), 0);
+}
+
 const KERNELS: &str = "
     // The numbers themselves, extended.
     kernel void numbers(global long *out, int n, long m) {
