@@ -4,6 +4,7 @@
 
 use std::ptr;
 
+use tally_tests::lists::NONE;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
@@ -92,6 +93,67 @@ fn child_that_loads_a_binary() {
     let (mut size, mut address) = (0, ptr::null_mut());
     check!(zeModuleGetGlobalPointer(module, c"total".as_ptr(), &raw mut size, &raw mut address));
     assert_eq!(size, 4);
+    check!(zeModuleDestroy(module));
+}
+
+/// docs/limits.md: "Native binaries hold no code for groups of a size … it is built from the SPIR-V that they carry".
+#[test]
+fn code_that_a_binary_lacks_is_built_from_its_source() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&ze::spirv_from(SIZES), "").expect("it is valid");
+    let path = std::env::temp_dir().join(format!("tally-sizes-{}", std::process::id()));
+    std::fs::write(&path, binary(module)).expect("a temporary file can be written");
+    check!(zeModuleDestroy(module));
+    let says = |compiler: &[(&str, &str)]| {
+        let file = (FILE, path.to_str().expect("it is ASCII"));
+        let variables = [&[file, ("TALLY_LOG", "debug")], compiler].concat();
+        ze::in_child("child_that_loads_a_binary_and_runs_columns", &variables)
+    };
+    let said = says(&[]);
+    assert!(said.contains("kernel \"waits\" for [1, 20, 1] is at"), "{said}");
+    assert!(said.contains("kernel \"alone\" for uneven rows is at"), "{said}");
+    let said = says(&[("TALLY_COMPILER", "/nonexistent"), ("TALLY_CACHE", "0")]);
+    assert!(!said.contains("[1, 20, 1] is at"), "{said}");
+    assert!(said.contains("\"waits\" runs groups of [1, 20, 1] one item at a time"), "{said}");
+    // If the file stays, that is no failure.
+    let _ = std::fs::remove_file(&path);
+}
+
+/// A kernel whose items wait for each other, and one whose items do not.
+const SIZES: &str = "
+    kernel void waits(global uint *out) {
+        local uint mine[20];
+        mine[get_local_id(1)] = get_local_id(1) * 7;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        out[get_local_id(1)] = mine[19 - get_local_id(1)];
+    }
+    kernel void alone(global uint *out) {
+        out[get_local_id(1) * get_local_size(0) + get_local_id(0)] = get_local_id(0) + 10 * get_local_id(1);
+    }";
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_loads_a_binary_and_runs_columns() {
+    let gpu = Gpu::new();
+    let path = std::env::var(FILE).expect("the parent names the file");
+    let bytes = std::fs::read(path).expect("the parent has written it");
+    let (answer, module, log) = load(&gpu, &bytes);
+    assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+    let out = gpu.host::<u32>(64);
+    let run = |name, [x, y]: [u32; 2]| {
+        let kernel = gpu.kernel(module, name);
+        let (address, list) = (out.address(), gpu.immediate(0, true));
+        check!(zeKernelSetGroupSize(kernel, x, y, 1));
+        check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const address).cast()));
+        let one = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+        let none = ptr::null_mut();
+        check!(zeCommandListAppendLaunchKernel(list.0, kernel, &raw const one, NONE, 0, none));
+        list.synchronize();
+        check!(zeKernelDestroy(kernel));
+        out.to_vec()[..(x * y) as usize].to_vec()
+    };
+    assert_eq!(run("waits", [1, 20]), (0..20).map(|i| (19 - i) * 7).collect::<Vec<_>>());
+    assert_eq!(run("alone", [8, 8]), (0..64).map(|i| i % 8 + i / 8 * 10).collect::<Vec<_>>());
     check!(zeModuleDestroy(module));
 }
 

@@ -38,7 +38,7 @@ pub struct NativeModule {
     pub info: ModuleInfo,
     /// The code of each kernel; none if the module has imports, which a link resolves again.
     pub code: Vec<NativeCode>,
-    /// The inputs from which it was built, if it may be linked with others.
+    /// The inputs from which it was built, if it may be linked with others, or has forms of code that are not here.
     pub inputs: Vec<Input>,
     /// Identifies the source.
     pub uuid: [u8; 16],

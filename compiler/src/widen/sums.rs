@@ -9,6 +9,9 @@
 //! the item itself that is true if nothing follows them but other such additions. `rt/sums.c` runs many groups as one
 //! for these kernels, keeps their sums, and adds those to memory at the end.
 //!
+//! A generic pointer leads to global memory: these kernels have no local memory, and OpenCL C leaves atomics of private
+//! memory undefined. A fault ends the kernel before the sums are added, which no one may rely on.
+//!
 //! Additions to one place for all items are combined anyway ([`super::atomics`]), and those of neighbours to
 //! neighbouring places meet no place twice.
 

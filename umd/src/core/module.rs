@@ -33,7 +33,7 @@ pub use code::{Code, Piece};
 pub use constants::Constants;
 use globals::{Globals, Patch, Unit};
 pub use link::{Found, definition, link};
-use origin::{Origin, Part};
+use origin::{Native, Origin, Part};
 
 /// A module that has been built.
 pub struct Module {
@@ -146,7 +146,7 @@ impl Module {
             }
         }
         let (info, inputs) = (Arc::new(native.info), Arc::new(native.inputs));
-        let origin = Origin::Native(native.code);
+        let origin = Origin::Native(Native::new(native.code, inputs.clone(), target));
         (Self::new(context, info, origin, inputs, native.uuid, true), String::new())
     }
 
@@ -189,29 +189,29 @@ impl Module {
     pub fn native_binary(&self) -> Result<Vec<u8>> {
         let unchecked = self.unchecked()?;
         let Build { info, origin, .. } = unchecked.as_ref().unwrap_or(&self.built);
-        // With the source a process that checks can build it anew.
-        let with_source = !(info.imports.is_empty() && info.exports.is_empty())
-            || unchecked.is_some()
-            || self.native;
         let kernels = if info.imports.is_empty() { info.kernels.len() as u32 } else { 0 };
         let code = |kernel, form| {
             let code = origin.kernel_code(info, CodeId { kernel, form });
             code.map(|code| KernelCode::clone(&code))
         };
         let code = (0..kernels).map(|kernel| {
-            let mut usual = code(kernel, Form::Usual)?;
+            let usual = code(kernel, Form::Usual)?;
             // Where the usual code runs most groups in vectors, a second form of each kernel is not worth the
-            // time to build it.
-            usual.uneven = usual.uneven.filter(|uneven| uneven.together);
-            // Without it the usual code runs all groups.
-            let uneven = usual.uneven.filter(|uneven| uneven.any);
+            // time to build it, and there are too many sizes of groups. Without these the usual code runs all groups.
+            let uneven = usual.uneven.filter(|uneven| uneven.together && uneven.any);
             let uneven = uneven.and_then(|_| code(kernel, Form::Uneven).ok());
             Ok(NativeCode { usual, uneven })
         });
+        let code = code.collect::<Result<Vec<_>>>()?;
+        // With the source a process that checks can build it anew, and any process the forms that are not here.
+        let with_source = !(info.imports.is_empty() && info.exports.is_empty())
+            || code.iter().any(|code| code.usual.uneven.is_some())
+            || unchecked.is_some()
+            || self.native;
         let native = NativeModule {
             target: self.context.device().target().clone(),
             info: ModuleInfo::clone(info),
-            code: code.collect::<Result<_>>()?,
+            code,
             inputs: if with_source { self.unit().inputs.to_vec() } else { Vec::new() },
             uuid: self.uuid,
         };

@@ -31,9 +31,47 @@ pub struct Part {
 /// The origin of code.
 pub enum Origin {
     /// A native binary had it.
-    Native(Vec<NativeCode>),
+    Native(Native),
     /// The compiler makes it, or has made it for the cache.
     Compiler(Recipe),
+}
+
+/// The code of a native binary, and what the compiler makes of its source: the forms of kernels that it lacks.
+pub struct Native {
+    code: Vec<NativeCode>,
+    /// Empty if the binary has no source.
+    inputs: Arc<Vec<Input>>,
+    target: TargetCpu,
+    others: OnceLock<Recipe>,
+}
+
+impl Native {
+    /// Of a binary with this code and source, on this processor.
+    pub fn new(code: Vec<NativeCode>, inputs: Arc<Vec<Input>>, target: &TargetCpu) -> Self {
+        Self { code, inputs, target: target.clone(), others: OnceLock::new() }
+    }
+
+    fn kernel_code(&self, info: &ModuleInfo, id: CodeId) -> Result<Arc<KernelCode>> {
+        let code = self.code.get(id.kernel as usize);
+        if let Some(code) = code.and_then(|code| code.form(id.form)) {
+            return Ok(Arc::new(code.clone()));
+        }
+        if code.is_none() || self.inputs.is_empty() {
+            return Err(failed(&CompilerError::NoSuchKernel(id.kernel)));
+        }
+        let recipe = self.others.get_or_init(|| {
+            let part = Part { inputs: self.inputs.clone(), links: Vec::new() };
+            Recipe::new(vec![part], &self.target, Checks::default())
+        });
+        // Another version of the compiler may place arguments otherwise than the code of the binary does.
+        if !recipe.describes(info)? {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
+                "the compiler is not that of the native binary",
+            ));
+        }
+        recipe.kernel_code(info, id)
+    }
 }
 
 /// The compiler's input.
@@ -102,9 +140,7 @@ impl Origin {
         target: &TargetCpu,
         checks: Checks,
     ) -> (Result<(Self, Arc<ModuleInfo>)>, String) {
-        let (target, attempt) = (target.clone(), Mutex::default());
-        let mut recipe = Recipe { parts, target, checks, entry: None, attempt };
-        recipe.entry = Entry::of(|| recipe.source(false));
+        let recipe = Recipe::new(parts, target, checks);
         if let Some((info, log)) = recipe.entry.as_ref().and_then(Entry::info) {
             return (Ok((Self::Compiler(recipe), Arc::new(info))), log);
         }
@@ -128,28 +164,42 @@ impl Origin {
     /// # Errors
     /// MODULE_BUILD_FAILURE, DEPENDENCY_UNAVAILABLE.
     pub fn kernel_code(&self, info: &ModuleInfo, id: CodeId) -> Result<Arc<KernelCode>> {
-        let recipe = match self {
-            Self::Native(code) => {
-                let code = code.get(id.kernel as usize).and_then(|code| code.form(id.form));
-                let code = code.ok_or_else(|| failed(&CompilerError::NoSuchKernel(id.kernel)));
-                return code.cloned().map(Arc::new);
-            }
-            Self::Compiler(recipe) => recipe,
-        };
-        if let Some(code) = recipe.entry.as_ref().and_then(|entry| entry.code(id, info)) {
+        match self {
+            Self::Native(native) => native.kernel_code(info, id),
+            Self::Compiler(recipe) => recipe.kernel_code(info, id),
+        }
+    }
+}
+
+impl Recipe {
+    fn new(parts: Vec<Part>, target: &TargetCpu, checks: Checks) -> Self {
+        let (target, attempt) = (target.clone(), Mutex::default());
+        let mut recipe = Self { parts, target, checks, entry: None, attempt };
+        recipe.entry = Entry::of(|| recipe.source(false));
+        recipe
+    }
+
+    /// Whether what is built has this description.
+    fn describes(&self, info: &ModuleInfo) -> Result<bool> {
+        if let Some((built, _)) = self.entry.as_ref().and_then(Entry::info) {
+            return Ok(built == *info);
+        }
+        self.wait(None, PendingModule::info).map(|(built, _)| *built == *info)
+    }
+
+    fn kernel_code(&self, info: &ModuleInfo, id: CodeId) -> Result<Arc<KernelCode>> {
+        if let Some(code) = self.entry.as_ref().and_then(|entry| entry.code(id, info)) {
             return Ok(Arc::new(code));
         }
-        let (code, _) = recipe.wait(Some(id), |pending| pending.kernel_code(id))?;
-        if let Some(entry) = &recipe.entry
-            && !recipe.is_careful()
+        let (code, _) = self.wait(Some(id), |pending| pending.kernel_code(id))?;
+        if let Some(entry) = &self.entry
+            && !self.is_careful()
         {
             entry.put_code(id, &code);
         }
         Ok(code)
     }
-}
 
-impl Recipe {
     fn source(&self, careful: bool) -> Source {
         let object =
             |part: &Part| Object { inputs: part.inputs.to_vec(), links: part.links.clone() };
