@@ -40,6 +40,7 @@ pub mod places;
 mod printf;
 mod promises;
 mod source;
+mod sums;
 mod types;
 mod unit;
 mod variables;

@@ -57,11 +57,18 @@ impl Body<'_, '_> {
             }
             Op::Unsupported(what) => return Err(LowerError::Unsupported(what.clone())),
             Op::WorkItem(..) | Op::Phi(_) => return Ok(None),
+            // Sums are made behind everything else.
+            Op::Offer(..) if self.frame.is_some_and(|frame| !frame.sums.is_empty()) => {
+                return Ok(None);
+            }
             &Op::Offer(scope, value) => {
                 self.offer(scope, value)?;
                 return Ok(None);
             }
-            &Op::Collect(op, scope, index) => self.collect(op, scope, index, result()?)?,
+            &Op::Collect(op, scope, index) => match self.sum(inst) {
+                Some(sum) => sum,
+                None => self.collect(op, scope, index, result()?)?,
+            },
             Op::Present
             | Op::Splat(_)
             | Op::Any(_)

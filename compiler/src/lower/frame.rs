@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::places::Form;
+use super::sums::{self, Sum};
 use super::types::memory_type;
 use super::unit::{MAX_ALIGN, Unit, align_up};
 use crate::ir::{Module, Op, Scope, ValueId};
@@ -26,6 +27,8 @@ pub(super) struct Frame {
     pub(super) offsets: HashMap<ValueId, u64>,
     /// The values that all vectors share, which have one place for the whole group.
     pub(super) shared: GroupValues,
+    /// What vectors sum up on their way to barriers, if they exchange values in that way alone.
+    pub(super) sums: Vec<Sum>,
 }
 
 /// Values that are live across barriers and the same for all vectors of a group: loop counters,
@@ -51,7 +54,20 @@ impl Frame {
     pub(super) fn new(unit: &Unit<'_>, regions: &Regions) -> Self {
         let types = &unit.module.types;
         let function = &regions.function;
-        let exchange = Exchange::new(unit.module, regions);
+        let ends = regions.ends();
+        // It is not used if regions are run as one.
+        let alike = match ends.is_empty() {
+            true => None,
+            false => uniform::shared(unit.module, function),
+        };
+        let together = unit.form == Form::Vector
+            && alike.is_some()
+            && ends.iter().all(|ends| !ends.is_empty());
+        let found = if together { sums::find(regions).unwrap_or_default() } else { Vec::new() };
+        let exchange = match found.is_empty() {
+            true => Exchange::new(unit.module, regions),
+            false => None,
+        };
         let head = exchange.as_ref().map_or(4, |exchange| exchange.end);
         let private_offset = match unit.private_size {
             0 => head,
@@ -59,13 +75,7 @@ impl Frame {
         };
         let mut end = private_offset + unit.private_size;
         let mut offsets = HashMap::new();
-        let ends = regions.ends();
-        // It is not used if regions are run as one.
-        let alike = match ends.is_empty() {
-            true => None,
-            false => uniform::shared(unit.module, function),
-        };
-        let shared = match &alike {
+        let mut shared = match &alike {
             Some(alike) if unit.form == Form::Vector && exchange.is_none() => {
                 GroupValues::new(unit.module, regions, alike)
             }
@@ -82,9 +92,26 @@ impl Frame {
             offsets.insert(value, end);
             end += size;
         }
+        let mut sums = Vec::new();
+        for (barrier, mut sum) in found {
+            let (bytes, align) = (types.size(sum.ty), types.align(sum.ty).min(MAX_ALIGN));
+            sum.shared = align_up(shared.size, align);
+            shared.size = sum.shared + bytes;
+            match sum.of_all {
+                true => {
+                    let handed_on = (sum.shared, memory_type(unit.module, sum.ty));
+                    shared.changed[barrier].push(handed_on);
+                }
+                false => {
+                    sum.own = align_up(end, align);
+                    end = sum.own + bytes;
+                }
+            }
+            sums.push(sum);
+        }
         let size = align_up(end, MAX_ALIGN);
         let stops_alike = alike.is_some();
-        Self { size, private_offset, exchange, ends, stops_alike, offsets, shared }
+        Self { size, private_offset, exchange, ends, stops_alike, offsets, shared, sums }
     }
 }
 

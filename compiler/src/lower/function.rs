@@ -243,7 +243,7 @@ impl Body<'_, '_> {
             }
             self.come_from(block.loc);
             match self.barriers.get(&id) {
-                Some(&(state, barrier)) => self.stop(state, barrier),
+                Some(&(state, barrier)) => self.stop(state, barrier)?,
                 None => self.terminator(id, block),
             }
         }
@@ -316,11 +316,13 @@ impl Body<'_, '_> {
     }
 
     /// Saves the item at a barrier and leaves the function.
-    fn stop(&mut self, state: u32, barrier: &Barrier) {
+    fn stop(&mut self, state: u32, barrier: &Barrier) -> Result<(), LowerError> {
         if let Some(frame) = self.frame {
+            self.add_to_sum(frame, barrier.block)?;
             barrier.changed.iter().for_each(|&value| self.save(frame, value));
         }
         self.line(&format!("ret i32 {state}"));
+        Ok(())
     }
 
     /// Slot to frame.

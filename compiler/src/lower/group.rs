@@ -19,6 +19,8 @@
 //! barrier when the scope had stopped. In uniform code that is all of them; where control flow differs
 //! it is the active ones.
 //!
+//! Vectors that surely stop at the same places have a shorter way for reductions and scans ([`super::sums`]).
+//!
 //! The first item that collects a reduction or scan iterates over all offers and stores each
 //! participant's result; the others find theirs *ready*. A result is read before the item's next stop,
 //! and no item writes one before all have reached that stop, so one place for it is enough.
@@ -26,12 +28,12 @@
 use std::fmt::Write;
 
 use super::body::Body;
-use super::frame::{Exchange, Slots};
+use super::frame::{Exchange, Frame, SHARED, Slots};
 use super::types::{is_bool, memory_type, scalar, suffix, zero};
 use super::unit::{LowerError, Unit};
 use crate::ir::Scalar;
 use crate::ir::group::identity;
-use crate::ir::{BinaryOp, GroupOp, Module, Operand, Scope, TypeId};
+use crate::ir::{BinaryOp, BlockId, GroupOp, Inst, Module, Operand, Scope, TypeId};
 
 /// The frames of a scope, their number, and which of each pair is written now.
 pub(super) fn scope_values(scope: Scope) -> [&'static str; 3] {
@@ -127,6 +129,62 @@ impl Body<'_, '_> {
     }
 }
 
+impl Body<'_, '_> {
+    /// Combines a vector's value with those of the vectors before it.
+    pub(super) fn add_to_sum(&mut self, frame: &Frame, block: BlockId) -> Result<(), LowerError> {
+        let Some(sum) = frame.sums.iter().find(|sum| sum.block == block) else { return Ok(()) };
+        let module = self.unit.module;
+        let memory = memory_type(module, sum.ty);
+        let name = format!("tally.sum.{}.{}", sum.op.name(), type_name(&memory));
+        if !self.unit.helpers.contains_key(&name) {
+            let combined = apply(self.unit, sum.ty, sum.op)?;
+            let text = format!(
+                "\ndefine internal {memory} @{name}({memory} %acc, {memory} %x) alwaysinline #0 {{
+entry:
+  %sum = {combined}
+  ret {memory} %sum
+}}
+"
+            );
+            self.unit.helpers.insert(name.clone(), text);
+        }
+        let value = self.operand(sum.value);
+        let value = self.in_memory_form(sum.ty, &value);
+        let align = self.plain_access(sum.ty).align;
+        let at = self.def(&format!("getelementptr i8, ptr {}, i64 {}", SHARED[1], sum.shared));
+        let before = self.def(&format!("load {memory}, ptr {at}, align {align}"));
+        let first = self.def("or i64 %lx, %ly");
+        let first = self.def(&format!("or i64 {first}, %lz"));
+        let first = self.def(&format!("icmp eq i64 {first}, 0"));
+        let start = start(module, sum.ty, sum.op)?;
+        let before = self.def(&format!("select i1 {first}, {memory} {start}, {memory} {before}"));
+        let all = self.def(&format!("call {memory} @{name}({memory} {before}, {memory} {value})"));
+        self.line(&format!("store {memory} {all}, ptr {at}, align {align}"));
+        if !sum.of_all {
+            let own = self.def(&format!("getelementptr i8, ptr %frame, i64 {}", sum.own));
+            self.line(&format!("store {memory} {before}, ptr {own}, align {align}"));
+        }
+        Ok(())
+    }
+
+    /// The sum behind a barrier, if that is how it was made.
+    pub(super) fn sum(&mut self, inst: &Inst) -> Option<String> {
+        let frame = self.frame?;
+        let sum = frame.sums.iter().find(|sum| Some(sum.result) == inst.result)?;
+        let (base, offset) = if sum.of_all { (SHARED[0], sum.shared) } else { ("%frame", sum.own) };
+        let at = self.def(&format!("getelementptr i8, ptr {base}, i64 {offset}"));
+        let module = self.unit.module;
+        let memory = memory_type(module, sum.ty);
+        let align = self.plain_access(sum.ty).align;
+        let load = format!("load {memory}, ptr {at}, align {align}");
+        if !is_bool(module, sum.ty) {
+            return Some(load);
+        }
+        let byte = self.def(&load);
+        Some(format!("icmp ne {memory} {byte}, {}", zero(module, sum.ty)))
+    }
+}
+
 /// A type as part of a symbol.
 pub(super) fn type_name(llvm: &str) -> String {
     llvm.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
@@ -213,8 +271,8 @@ entry:
         op: BinaryOp,
     ) -> Result<String, LowerError> {
         let memory = &self.memory;
-        let start = self.start(unit.module, op)?;
-        let sum = self.apply(unit, op)?;
+        let start = start(unit.module, self.ty, op)?;
+        let sum = apply(unit, self.ty, op)?;
         let Slots { ready, result, .. } = self.slots;
         let mut text = self.head(name);
         let _ = write!(
@@ -310,48 +368,48 @@ gave:
         );
         Ok(text)
     }
+}
 
-    /// The value with which combining begins.
-    fn start(&self, module: &Module, op: BinaryOp) -> Result<String, LowerError> {
-        let element = module.types.element(self.ty);
-        let bits = Scalar::of(&module.types[element]).and_then(|ty| identity(op, ty));
-        let bits = bits.ok_or_else(|| LowerError::Unsupported(op.name().into()))?;
-        let bits = if module.types.scalar_bits(element) == 1 { bits & 1 } else { bits };
-        let one = match bits {
-            0 => zero(module, element).into(),
-            bits => scalar(module, element, bits, true),
-        };
-        Ok(match module.types.lanes(self.ty) {
-            1 => one,
-            _ if bits == 0 => "zeroinitializer".into(),
-            _ => format!("splat ({} {one})", memory_type(module, element)),
-        })
-    }
+/// The value with which combining begins.
+fn start(module: &Module, ty: TypeId, op: BinaryOp) -> Result<String, LowerError> {
+    let element = module.types.element(ty);
+    let bits = Scalar::of(&module.types[element]).and_then(|scalar| identity(op, scalar));
+    let bits = bits.ok_or_else(|| LowerError::Unsupported(op.name().into()))?;
+    let bits = if module.types.scalar_bits(element) == 1 { bits & 1 } else { bits };
+    let one = match bits {
+        0 => zero(module, element).into(),
+        bits => scalar(module, element, bits, true),
+    };
+    Ok(match module.types.lanes(ty) {
+        1 => one,
+        _ if bits == 0 => "zeroinitializer".into(),
+        _ => format!("splat ({} {one})", memory_type(module, element)),
+    })
+}
 
-    /// `%acc` and `%x` combined.
-    fn apply(&self, unit: &mut Unit<'_>, op: BinaryOp) -> Result<String, LowerError> {
-        let memory = &self.memory;
-        let (name, intrinsic) = match op {
-            BinaryOp::Add => ("add", false),
-            BinaryOp::Mul => ("mul", false),
-            BinaryOp::And => ("and", false),
-            BinaryOp::Or => ("or", false),
-            BinaryOp::Xor => ("xor", false),
-            BinaryOp::FAdd => ("fadd", false),
-            BinaryOp::FMul => ("fmul", false),
-            BinaryOp::SMin => ("smin", true),
-            BinaryOp::UMin => ("umin", true),
-            BinaryOp::SMax => ("smax", true),
-            BinaryOp::UMax => ("umax", true),
-            BinaryOp::FMin => ("minnum", true),
-            BinaryOp::FMax => ("maxnum", true),
-            op => return Err(LowerError::Unsupported(op.name().into())),
-        };
-        if !intrinsic {
-            return Ok(format!("{name} {memory} %acc, %x"));
-        }
-        let name = format!("llvm.{name}.{}", suffix(unit.module, self.ty));
-        unit.declare(memory, &name, &format!("{memory}, {memory}"));
-        Ok(format!("call {memory} @{name}({memory} %acc, {memory} %x)"))
+/// `%acc` and `%x` combined.
+fn apply(unit: &mut Unit<'_>, ty: TypeId, op: BinaryOp) -> Result<String, LowerError> {
+    let memory = memory_type(unit.module, ty);
+    let (name, intrinsic) = match op {
+        BinaryOp::Add => ("add", false),
+        BinaryOp::Mul => ("mul", false),
+        BinaryOp::And => ("and", false),
+        BinaryOp::Or => ("or", false),
+        BinaryOp::Xor => ("xor", false),
+        BinaryOp::FAdd => ("fadd", false),
+        BinaryOp::FMul => ("fmul", false),
+        BinaryOp::SMin => ("smin", true),
+        BinaryOp::UMin => ("umin", true),
+        BinaryOp::SMax => ("smax", true),
+        BinaryOp::UMax => ("umax", true),
+        BinaryOp::FMin => ("minnum", true),
+        BinaryOp::FMax => ("maxnum", true),
+        op => return Err(LowerError::Unsupported(op.name().into())),
+    };
+    if !intrinsic {
+        return Ok(format!("{name} {memory} %acc, %x"));
     }
+    let name = format!("llvm.{name}.{}", suffix(unit.module, ty));
+    unit.declare(&memory, &name, &format!("{memory}, {memory}"));
+    Ok(format!("call {memory} @{name}({memory} %acc, {memory} %x)"))
 }

@@ -13,7 +13,8 @@ use std::collections::HashSet;
 use super::barrier::stop_scope;
 use crate::ir::arena::Id;
 use crate::ir::{
-    Block, BlockId, ConstKind, Function, Module, Op, Operand, Terminator, ValueId, WorkItemQuery,
+    Block, BlockId, ConstKind, Function, GroupOp, Module, Op, Operand, Scope, Terminator, ValueId,
+    WorkItemQuery,
 };
 
 /// The values that are the same for all items, or vectors of them, that run a function, if all
@@ -141,6 +142,9 @@ fn can_share(op: &Op) -> bool {
         | Op::Splat(_)
         | Op::Any(_)
         | Op::Address { .. } => true,
+        Op::Shuffle(_, _, picks) => picks.iter().all(Option::is_some),
+        // All stop there, as none is in a detour.
+        Op::Collect(GroupOp::Reduce(_, None), Scope::Workgroup, _) => true,
         _ => false,
     }
 }

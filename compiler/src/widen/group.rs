@@ -12,7 +12,7 @@ use crate::ir::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
     Access, AddressSpace, BinaryOp, CompareOp, ConstKind, ConvertOp, GroupOp, Inst, Op, Operand,
-    PrivateVariable, Scope, TypeId, WorkItemQuery,
+    PrivateVariable, Scope, Type, TypeId, WorkItemQuery,
 };
 
 impl Widener<'_> {
@@ -72,6 +72,12 @@ impl Widener<'_> {
         let mut results = Vec::new();
         for vector in vectors {
             let together = match (op, index) {
+                (GroupOp::Reduce(op, None), _) if group && !self.is_mask(vector) => {
+                    // Item by item, so that there is one sum of items at the end.
+                    let (vector, _) = self.neutral(op, vector)?;
+                    let all = self.among_vectors(GroupOp::Reduce(op, None), vector, None);
+                    self.fold(op, all)
+                }
                 (GroupOp::Reduce(op, None), _) => {
                     let own = self.reduce(op, vector)?;
                     if group {
@@ -131,7 +137,17 @@ impl Widener<'_> {
 
     /// All items' values combined, as a scalar.
     pub(super) fn reduce(&mut self, op: BinaryOp, vector: Operand) -> Result<Operand, Refusal> {
-        let (mut vector, _) = self.neutral(op, vector)?;
+        let (vector, _) = self.neutral(op, vector)?;
+        Ok(self.fold(op, vector))
+    }
+
+    fn is_mask(&self, vector: Operand) -> bool {
+        let element = self.out.module.types.element(self.out.type_of(vector));
+        matches!(self.out.module.types[element], Type::Bool)
+    }
+
+    /// All components of a vector combined.
+    fn fold(&mut self, op: BinaryOp, mut vector: Operand) -> Operand {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
         let mut lanes = self.out.lanes;
@@ -152,7 +168,7 @@ impl Widener<'_> {
             };
             vector = self.out.value(Op::Binary(op, low, high), half);
         }
-        Ok(vector)
+        vector
     }
 
     /// The combined values of each `size` adjacent items.

@@ -22,6 +22,7 @@ mod gathers;
 mod globals;
 mod golden;
 mod graphs;
+mod group_sums;
 mod groups;
 mod guarded;
 mod halves;
