@@ -231,18 +231,18 @@ fn ids_count_from_the_global_offset_in_three_dimensions() {
 }
 
 #[test]
-fn a_launch_without_all_arguments_is_refused_by_name() {
+fn a_launch_without_all_pointers_is_refused_by_name() {
     let runner = Runner::new();
-    let module = runner.build("kernel void put(global int *out, int x) { out[0] = x; }");
+    let module = runner.build("kernel void put(int x, global int *out) { out[0] = x; }");
     let kernel = runner.gpu.kernel(module, "put");
     let out = runner.gpu.host::<i32>(1);
     check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
-    set_pointer(kernel, 0, &out);
+    set(kernel, 0, &5);
     let answer = runner.append(kernel, [1, 1, 1]);
     assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
     let text = ze::description();
     assert!(text.contains("argument 1 of put is not set"), "{text}");
-    set(kernel, 1, &5);
+    set_pointer(kernel, 1, &out);
     runner.run(kernel, [1, 1, 1]);
     assert_eq!(out.get(0), 5);
 }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::list::launch::Groups;
 use crate::list::prebuilt::Prebuilt;
+use crate::log::warn_once;
 
 mod launch;
 mod resource;
@@ -242,10 +243,20 @@ impl Kernel {
             }
             // SAFETY: not null, so it points to the size, says the caller.
             let size = unsafe { value.cast::<usize>().read_unaligned() };
-            launch.set_local(self.info(), index, size)?;
+            launch.set_local(self.info(), index, bytes_of_local(i, size))?;
         }
         Ok(())
     }
+}
+
+/// Bytes of local memory that an argument asks for. Intel's driver takes the lower 32 bits of the size, and its
+/// torch_benchmark passes the address of an `int`.
+fn bytes_of_local(argument: usize, size: usize) -> usize {
+    let lower = size & u32::MAX as usize;
+    if lower != size {
+        warn_once!("pArguments[{argument}]: {size:#x} bytes of local memory; {lower:#x} are taken");
+    }
+    lower
 }
 
 /// The next launch while it is changed. Appends find the change when this is dropped.
@@ -272,7 +283,7 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         let launch = &*self.launch;
         // An append that finds nothing takes the general path, which says what is missing.
-        let prebuilt = launch.check().is_ok().then(|| launch.with(Groups::Direct([1; 3])));
+        let prebuilt = launch.is_complete().then(|| launch.with(Groups::Direct([1; 3])));
         self.prebuilt.publish(prebuilt.as_ref());
     }
 }

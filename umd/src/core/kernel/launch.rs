@@ -41,8 +41,8 @@ pub struct Launch {
     pub scratch_bytes: u32,
     /// Added to global ids, in work-items.
     pub global_offset: [u64; 3],
-    /// Arguments that are not set, by index.
-    unset: Vec<u32>,
+    /// Arguments that are not set, by index: whether each is a value, which is zero then.
+    unset: Vec<(u32, bool)>,
     /// Bytes of each local argument, by argument index.
     local_args: Vec<(u32, u32)>,
     /// Offset of the words for checks in the arguments, if the kernel checks anything.
@@ -73,7 +73,7 @@ impl Launch {
             group_size: [0; 3],
             scratch_bytes: 0,
             global_offset: [0; 3],
-            unset: (0..info.args.len() as u32).collect(),
+            unset: (0..).zip(info.args.iter().map(|arg| arg.kind == ArgKind::Value)).collect(),
             local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
             checks: info.checks.filter(|_| code.watched.is_some()),
             entry: code.usual().entry,
@@ -99,13 +99,19 @@ impl Launch {
         self.entry
     }
 
-    /// Whether the kernel may be launched: a group fits the device and all its arguments are set.
+    /// Whether a group fits the device and all arguments are set.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.group_size[0] != 0 && self.unset.is_empty()
+    }
+
+    /// Whether the kernel may be launched: a group fits the device and all arguments but values are set.
     ///
     /// # Errors
     /// INVALID_GROUP_SIZE_DIMENSION, INVALID_ARGUMENT.
     #[inline]
     pub fn check(&self) -> Result {
-        if self.group_size[0] != 0 && self.unset.is_empty() { Ok(()) } else { Err(self.missing()) }
+        if self.is_complete() { Ok(()) } else { self.missing() }
     }
 
     /// A launch of these groups.
@@ -185,19 +191,27 @@ impl Launch {
     }
 
     fn mark_set(&mut self, index: u32) {
-        self.unset.retain(|&it| it != index);
+        self.unset.retain(|&(it, _)| it != index);
     }
 
+    /// What is missing for a launch. Values may be: Intel's driver launches kernels with arguments that are not
+    /// set, and they are zero there. Without a pointer or an image a kernel could only fault.
     #[cold]
-    fn missing(&self) -> Error {
+    fn missing(&self) -> Result {
         if self.group_size[0] == 0 {
-            return Error::new(
+            return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION,
                 format!("hKernel: not even one work-item of {} fits the device", self.name),
-            );
+            ));
         }
-        let first = self.unset.first().copied().unwrap_or_default();
-        Error::invalid(format!("hKernel: argument {first} of {} is not set", self.name))
+        if let Some((first, _)) = self.unset.iter().find(|(_, is_value)| !is_value) {
+            let name = &self.name;
+            return Err(Error::invalid(format!("hKernel: argument {first} of {name} is not set")));
+        }
+        if let Some((first, _)) = self.unset.first() {
+            warn_once!("hKernel: argument {first} of {} is not set; it is zero", self.name);
+        }
+        Ok(())
     }
 
     /// Dimensions that a launch of these groups uses.
