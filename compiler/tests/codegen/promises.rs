@@ -85,7 +85,7 @@ const KERNELS: &str = "
       at = (at + get_global_id(1) - get_global_offset(1)) * get_global_size(0);
       global long *o = out + 8 * (at + get_global_id(0) - get_global_offset(0));
       o[0] = (long)(y * n + x);
-      o[1] = (long)(x - y * n);
+      o[1] = (long)(int)((uint)n + 2u * y - x);
       o[2] = (long)((gy * sy + ly) * n + gx * sx + lx);
       o[3] = (long)((int)m * z + x + n);
       o[4] = (long)((y << 20) * n - x);
@@ -102,7 +102,7 @@ const KERNELS: &str = "
       size_t at = (get_global_id(1) - get_global_offset(1)) * get_global_size(0);
       at += get_global_id(0) - get_global_offset(0);
       out[2 * at] = (long)(y * n + x) - t[ly * sx + (lx ^ 1) % sx];
-      out[2 * at + 1] = (long)(x - n * y);
+      out[2 * at + 1] = (long)(int)((uint)ly + n);
     }
     kernel void turns(global int *out, int columns, int n) {
       int i = get_global_id(0), j = get_global_id(1);
@@ -116,9 +116,10 @@ const KERNELS: &str = "
 #[test]
 fn numbers_wrap_around_where_they_do() {
     let module = wide(KERNELS);
-    let groups = [[32, 1, 1], [16, 16, 1], [64, 4, 2], [10, 10, 1], [5, 20, 1], [16, 2, 3]];
+    let groups =
+        [[32, 1, 1], [16, 16, 1], [64, 4, 2], [10, 10, 1], [5, 20, 1], [16, 2, 3], [1, 100, 1]];
     let offsets = [[0, 0, 0], [0x7fff_ffe8, 0x7fff_fffc, 0], [3, 0x1_0000_0007, 0xffff_ffff]];
-    let limits = [0, 3, -9, 1 << 20, 0x7fff_fff0, -0x7fff_fff8, i32::MIN];
+    let limits = [3, -9, 1 << 20, 0x7fff_fff0, i32::MAX - 70, -0x7fff_fff8, i32::MIN];
     let mut runs: [Vec<Run>; 3] = Default::default();
     for group in groups {
         for offset in offsets {
