@@ -15,6 +15,9 @@ use super::shape::Shape;
 use crate::ir::arena::Id;
 use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId};
 
+/// Bytes of the longest words that are accessed under a mask.
+const LONGEST_WORD: u64 = 8;
+
 /// The arrangement of the items' addresses.
 enum Lie {
     /// Contiguous from this address, or in parts of the vector from each of these; only if the condition holds.
@@ -232,22 +235,40 @@ impl Widener<'_> {
         let leaf = leaves[0].ty;
         let vector = self.out.vector_of(leaf);
         let (n, lanes) = (leaves.len() as u32, self.out.lanes);
-        let mask = self.mask.filter(|_| !readable).map(|mask| self.mask_of_parts(mask, n));
         let each = n * lanes / firsts.len() as u32;
         let ty = self.out.vector(leaf, each);
+        let words = self.mask.filter(|_| !readable).map(|mask| self.masked_words(mask, leaf, n));
         let mut lines = Vec::with_capacity(firsts.len());
         for (number, &first) in (0..).zip(firsts) {
-            let op = match mask {
-                Some(mask) => Op::MaskedLoad(first, self.cut(mask, number * each, each), access),
-                None => Op::Load(first, access),
+            let Some((mask, word, of_item)) = words else {
+                lines.push(self.out.value(Op::Load(first, access), ty));
+                continue;
             };
-            lines.push(self.out.value(op, ty));
+            let count = of_item * lanes / firsts.len() as u32;
+            let mask = self.cut(mask, number * count, count);
+            let words = self.out.vector(word, count);
+            let line = self.out.value(Op::MaskedLoad(first, mask, access), words);
+            lines.push(self.bits_as(line, ty));
         }
         let all = self.joined(lines, leaf, each);
         if n == 1 {
             return vec![all];
         }
         self.parts_of_line(all, vector, n)
+    }
+
+    /// The words of items' values of `n` scalars each, which lie side by side, under a mask: the mask of all words, the
+    /// type of one, and how many an item has. Processors have masks for words of 4 and 8 bytes, not all for shorter ones.
+    fn masked_words(&mut self, mask: Operand, leaf: TypeId, n: u32) -> (Operand, TypeId, u32) {
+        let types = &mut self.out.module.types;
+        let size = types.size(leaf);
+        let bytes = size * u64::from(n);
+        let word = LONGEST_WORD.min(1 << bytes.trailing_zeros());
+        if word <= size || !matches!(types[leaf], Type::Int(_) | Type::Float(_)) {
+            return (self.mask_of_parts(mask, n), leaf, n);
+        }
+        let (ty, count) = (types.int(8 * word as u32), (bytes / word) as u32);
+        (self.mask_of_parts(mask, count), ty, count)
     }
 
     fn gather(
@@ -325,17 +346,21 @@ impl Widener<'_> {
         let leaf = leaves[0].ty;
         let (n, lanes) = (leaves.len() as u32, self.out.lanes);
         let all = self.line_of_parts(values, leaf);
-        let mask = self.mask.map(|mask| self.mask_of_parts(mask, n));
         let each = n * lanes / firsts.len() as u32;
+        let words = self.mask.filter(|_| !own).map(|mask| self.masked_words(mask, leaf, n));
+        let mask = self.mask.filter(|_| own).map(|mask| self.mask_of_parts(mask, n));
         for (number, &first) in (0..).zip(firsts) {
             let mut value = self.cut(all, number * each, each);
+            if let Some((mask, word, of_item)) = words {
+                let count = of_item * lanes / firsts.len() as u32;
+                let mask = self.cut(mask, number * count, count);
+                let words = self.out.vector(word, count);
+                let op = Op::MaskedStore(first, self.bits_as(value, words), mask, access);
+                self.out.effect(op, Default::default());
+                continue;
+            }
             if let Some(mask) = mask {
                 let mask = self.cut(mask, number * each, each);
-                if !own {
-                    let op = Op::MaskedStore(first, value, mask, access);
-                    self.out.effect(op, Default::default());
-                    continue;
-                }
                 let ty = self.out.vector(leaf, each);
                 let old = self.out.value(Op::Load(first, access), ty);
                 value = self.out.value(Op::Select(mask, value, old), ty);

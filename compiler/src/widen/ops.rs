@@ -293,7 +293,8 @@ impl Widener<'_> {
         Ok(all)
     }
 
-    fn bits_as(&mut self, value: Operand, ty: TypeId) -> Operand {
+    /// The same bits as a value of another type.
+    pub(super) fn bits_as(&mut self, value: Operand, ty: TypeId) -> Operand {
         match self.out.type_of(value) == ty {
             true => value,
             false => self.out.value(Op::Convert(ConvertOp::Bitcast, value), ty),

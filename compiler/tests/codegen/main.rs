@@ -31,6 +31,7 @@ mod images;
 mod joined;
 mod kernels;
 mod lines;
+mod masked;
 mod maths;
 mod matrices;
 mod named_barriers;
