@@ -85,7 +85,7 @@ const KERNELS: &str = "
       at = (at + get_global_id(1) - get_global_offset(1)) * get_global_size(0);
       global long *o = out + 8 * (at + get_global_id(0) - get_global_offset(0));
       o[0] = (long)(y * n + x);
-      o[1] = (long)(int)((uint)n + 2u * y - x);
+      o[1] = (long)(x - y * n);
       o[2] = (long)((gy * sy + ly) * n + gx * sx + lx);
       o[3] = (long)((int)m * z + x + n);
       o[4] = (long)((y << 20) * n - x);
@@ -104,6 +104,12 @@ const KERNELS: &str = "
       out[2 * at] = (long)(y * n + x) - t[ly * sx + (lx ^ 1) % sx];
       out[2 * at + 1] = (long)(int)((uint)ly + n);
     }
+    // A difference of two that vary, without products that leave no room.
+    kernel void moves(global long *out, int n) {
+      uint x = get_global_id(0), y = get_global_id(1);
+      size_t at = (get_global_id(1) - get_global_offset(1)) * get_global_size(0);
+      out[at + get_global_id(0) - get_global_offset(0)] = (long)(int)(n + 2 * y - x);
+    }
     kernel void turns(global int *out, int columns, int n) {
       int i = get_global_id(0), j = get_global_id(1);
       int from = get_global_offset(0), off = get_global_offset(1);
@@ -120,7 +126,7 @@ fn numbers_wrap_around_where_they_do() {
         [[32, 1, 1], [16, 16, 1], [64, 4, 2], [10, 10, 1], [5, 20, 1], [16, 2, 3], [1, 100, 1]];
     let offsets = [[0, 0, 0], [0x7fff_ffe8, 0x7fff_fffc, 0], [3, 0x1_0000_0007, 0xffff_ffff]];
     let limits = [3, -9, 1 << 20, 0x7fff_fff0, i32::MAX - 70, -0x7fff_fff8, i32::MIN];
-    let mut runs: [Vec<Run>; 3] = Default::default();
+    let mut runs: [Vec<Run>; 4] = Default::default();
     for group in groups {
         for offset in offsets {
             let global = [2 * group[0], 2 * group[1], group[2]].map(u64::from);
@@ -135,11 +141,12 @@ fn numbers_wrap_around_where_they_do() {
                     let local = Input::Local(4 * group.iter().product::<u32>() as usize);
                     runs[1].push((flat, vec![out(4), local, int(n)]));
                     runs[2].push((flat, vec![out(1), int(global[1] as i32), int(n)]));
+                    runs[3].push((flat, vec![out(2), int(n)]));
                 }
             }
         }
     }
-    for (name, runs) in ["numbers", "waits", "turns"].into_iter().zip(&runs) {
+    for (name, runs) in ["numbers", "waits", "turns", "moves"].into_iter().zip(&runs) {
         same_in_all(&module, name, runs);
     }
 }
