@@ -45,6 +45,7 @@ mod names;
 mod ops;
 mod parts;
 mod promises;
+mod queries;
 mod refusal;
 mod runs;
 mod shape;

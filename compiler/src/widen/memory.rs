@@ -175,6 +175,15 @@ impl Widener<'_> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
         let line = self.is_vector(&leaves, size);
+        if let Some((first, holds)) = self.descends(at, size, &leaves) {
+            let readable = self.shapes.is_readable(at);
+            return self.guarded(
+                holds,
+                &leaves,
+                |this| Ok(vec![this.load_backwards(first, &leaves[0], access, readable)]),
+                |this| this.gather(at, &leaves, access),
+            );
+        }
         match self.lie(at, size, line)? {
             Lie::Line(firsts, holds) if line => {
                 let readable = self.shapes.is_readable(at);
@@ -223,6 +232,59 @@ impl Widener<'_> {
         leaves.len() <= 4
             && each * leaves.len() as u64 == size
             && leaves.iter().all(|leaf| leaf.ty == first.ty)
+    }
+
+    /// The address of the last item's element, and whether it is that, if elements lie in a line from the last item's to
+    /// the first one's: in a row that is read backwards.
+    fn descends(
+        &mut self,
+        at: Operand,
+        size: u64,
+        leaves: &[Leaf],
+    ) -> Option<(Operand, Option<Operand>)> {
+        let Shape::Strided { step, guard } = self.shape(at) else { return None };
+        let fits = step == -(size as i64) && leaves.len() == 1 && self.is_vector(leaves, size);
+        if !fits || self.is_private(at) {
+            return None;
+        }
+        let guard = guard.and_then(|value| self.guards[value.index()]);
+        let holds = guard.map(|guard| self.out.read(guard.holds));
+        let (first, ty) = (self.one(at), self.type_in(at));
+        let offset = step * (i64::from(self.out.lanes) - 1);
+        let op = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
+        Some((self.out.value(op, ty), holds))
+    }
+
+    fn backwards(&mut self, vector: Operand) -> Operand {
+        let ty = self.out.type_of(vector);
+        let picks = (0..self.out.lanes).rev().map(Some).collect();
+        self.out.value(Op::Shuffle(vector, vector, picks), ty)
+    }
+
+    fn load_backwards(
+        &mut self,
+        first: Operand,
+        leaf: &Leaf,
+        access: Access,
+        readable: bool,
+    ) -> Operand {
+        let ty = self.out.vector_of(leaf.ty);
+        let mask = self.mask.filter(|_| !readable).map(|mask| self.backwards(mask));
+        let op = match mask {
+            Some(mask) => Op::MaskedLoad(first, mask, access),
+            None => Op::Load(first, access),
+        };
+        let line = self.out.value(op, ty);
+        self.backwards(line)
+    }
+
+    fn store_backwards(&mut self, first: Operand, vector: Operand, access: Access) {
+        let line = self.backwards(vector);
+        let op = match self.mask {
+            Some(mask) => Op::MaskedStore(first, line, self.backwards(mask), access),
+            None => Op::Store(first, line, access),
+        };
+        self.out.effect(op, Default::default());
     }
 
     fn load_line(
@@ -314,6 +376,21 @@ impl Widener<'_> {
         let values = self.vectors(value)?;
         // Three parts cannot be shuffled together in pairs.
         let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
+        if let Some((first, holds)) = self.descends(at, size, &leaves) {
+            self.guarded(
+                holds,
+                &[],
+                |this| {
+                    this.store_backwards(first, values[0], access);
+                    Ok(Vec::new())
+                },
+                |this| {
+                    this.scatter(at, &values, &leaves, access)?;
+                    Ok(Vec::new())
+                },
+            )?;
+            return Ok(());
+        }
         match self.lie(at, size, line)? {
             Lie::Line(firsts, holds) if line => {
                 let own = self.shapes.is_own(at);

@@ -267,6 +267,14 @@ impl Makers<'_> {
                 let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
                 trial.promises.sum(Number::Difference(a, b))
             }
+            // `-1 - a`.
+            Op::Binary(BinaryOp::Xor, a, Operand::Const(ones))
+                if self.module.const_bits(ones) == Some(u64::MAX >> (64 - bits)) =>
+            {
+                let a = self.number(trial, a)?;
+                let ones = trial.promises.number(Number::Constant(-1));
+                trial.promises.sum(Number::Difference(ones, a))
+            }
             Op::Binary(BinaryOp::Mul, a, b) => {
                 let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
                 Some(product(&mut trial.promises, a, b))

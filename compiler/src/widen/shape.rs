@@ -15,11 +15,12 @@ use std::collections::{HashMap, HashSet};
 use super::bounds::Bounds;
 use super::flow::{Flow, Node};
 use super::promises::{self, Promises};
+use super::queries::{of_group, of_query};
 use super::steps::{shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, ConvertOp, ENTRY, Function, GroupOp, Inst, Module, Op, Operand, Scope,
-    Terminator, Type, UnaryOp, ValueId, WorkItemQuery,
+    BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
+    ValueId, WorkItemQuery,
 };
 
 /// The rows of the groups that a function runs.
@@ -89,7 +90,7 @@ impl Shape {
     }
 
     /// Uniform if the step is 0.
-    fn with_step(step: i64, guard: Option<ValueId>) -> Shape {
+    pub(super) fn with_step(step: i64, guard: Option<ValueId>) -> Shape {
         if step == 0 { Shape::Uniform } else { Shape::Strided { step, guard } }
     }
 }
@@ -541,6 +542,13 @@ impl Shapes {
         matches!(operand, Operand::Value(value) if self.small[value.index()])
     }
 
+    /// Whether a number has no bits but those that all multiples of a product's factor leave free.
+    fn fits_below(&self, module: &Module, number: Operand, product: Operand) -> bool {
+        let free = self.product(product).filter(|it| it.moved == 0);
+        let free = free.map_or(1, |product| 1u64 << product.factor.trailing_zeros());
+        self.bounds.most(module, number).is_some_and(|most| most < free)
+    }
+
     fn of_inst(
         &self,
         module: &Module,
@@ -631,7 +639,15 @@ impl Shapes {
                 }
                 _ => None,
             },
+            // `-1 - a`, as clang writes what is subtracted from a size less one.
+            Op::Unary(UnaryOp::Not, a) => times(step(*a), -1),
+            Op::Binary(B::Xor, a, b) if constant(*b) == Some(-1) => times(step(*a), -1),
             Op::Binary(B::Or, a, _) if self.products.contains_key(&result) => step(*a),
+            Op::Binary(B::Or, a, b) => match (step(*a), step(*b)) {
+                (Some((0, None)), by) if self.fits_below(module, *a, *b) => by,
+                (by, Some((0, None))) if self.fits_below(module, *b, *a) => by,
+                _ => None,
+            },
             Op::Binary(B::AShr | B::LShr, a, b) if self.bounds.most(module, *a).is_some() => {
                 shifted_right(step(*a), amount(*b))
             }
@@ -758,38 +774,4 @@ fn keeps_small(mask: i64) -> bool {
 fn keeps_word(mask: i64) -> bool {
     const WORD: i64 = (1 << 31) - 1;
     mask & WORD == WORD
-}
-
-fn of_query(query: WorkItemQuery, dimension: u8) -> Shape {
-    use WorkItemQuery as Q;
-    let by_item = match query {
-        Q::GlobalId | Q::LocalId => dimension == 0,
-        Q::GlobalLinearId | Q::LocalLinearId | Q::SubgroupLocalId => true,
-        _ => false,
-    };
-    Shape::with_step(i64::from(by_item), None)
-}
-
-/// The shape of a group operation's result. `uniform` says whether the index of a shuffle is uniform;
-/// `least` is the smallest number of items of a vector.
-fn of_group(
-    module: &Module,
-    flow: &Flow,
-    block: BlockId,
-    op: &Op,
-    uniform: bool,
-    least: u64,
-) -> Shape {
-    let Op::Collect(op, scope, index) = op else { return Shape::Varying };
-    match (op, scope, index) {
-        (GroupOp::Reduce(_, None), ..) => Shape::Uniform,
-        (GroupOp::Shuffle, Scope::Subgroup, Some(Operand::Const(index))) => {
-            // Items that have diverged may not find the one whose value they want.
-            let together = flow.leader[block.index()] == ENTRY;
-            let there = module.const_bits(*index).is_some_and(|index| index < least);
-            if together && there { Shape::Uniform } else { Shape::Varying }
-        }
-        (GroupOp::Shuffle, Scope::Workgroup, _) if uniform => Shape::Uniform,
-        _ => Shape::Varying,
-    }
 }

@@ -7,6 +7,7 @@ mod alignment;
 mod async_copy;
 mod atomics;
 mod axis;
+mod backwards;
 mod blob;
 mod bounds;
 mod checks;

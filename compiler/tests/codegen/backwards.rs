@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows that are read and written backwards, and places made of bits: neighbours, the last item's first.
+
+use tally_compiler::ir::Op;
+use tally_compiler::widen::widen;
+
+use crate::diff::{Input, Run, same_in_all};
+use crate::harness::Grid;
+use crate::widen::{int, wide};
+
+/// Of each size, with and without masks, whole and partly: buffers begin and end with the row.
+#[test]
+fn rows_are_taken_backwards() {
+    for ty in ["uchar", "short", "int", "float", "long", "double", "uchar2"] {
+        let module = wide(&format!(
+            "kernel void whole(global {ty} *out, global const {ty} *in, int n) {{
+               int x = get_global_id(0);
+               out[x] = in[n - 1 - x]; }}
+             kernel void there(global {ty} *out, global const {ty} *in, int n) {{
+               int x = get_global_id(0);
+               out[n - 1 - x] = in[x]; }}
+             kernel void some(global {ty} *out, global const {ty} *in, int n) {{
+               int x = get_global_id(0), k = n - 1 - x;
+               if (k % 3 && x < n - 2) out[k] = in[k] + in[k + 1] + in[n - 3 - x]; }}
+             kernel void wraps(global {ty} *out, global const {ty} *in, int n) {{
+               uint x = get_global_id(0), k = 5u - x;
+               if (k < (uint)n) out[k] = in[k] + in[(n - 6u + k) % (uint)n]; }}
+             kernel void shared(global {ty} *out, global const {ty} *in, int n) {{
+               local {ty} t[256];
+               int l = get_local_id(0), m = get_local_size(0), x = get_global_id(0);
+               t[m - 1 - l] = x < n ? in[x] : in[0];
+               barrier(CLK_LOCAL_MEM_FENCE);
+               for (int d = 0; d < 3; d++) {{
+                 int j = d + 7 - l;
+                 {ty} v = j >= 0 && j < m ? t[j] : t[l];
+                 barrier(CLK_LOCAL_MEM_FENCE);
+                 t[l] += v;
+                 barrier(CLK_LOCAL_MEM_FENCE);
+               }}
+               out[x] = t[l]; }}"
+        ));
+        let bytes = |by: usize| (0..97 * 8).map(|i| (i / 8 * by % 61) as u8).collect();
+        let size = module.types.size(
+            module
+                .globals
+                .iter()
+                .next()
+                .map_or_else(|| panic!("the local array"), |(_, global)| global.ty),
+        ) / 256;
+        let buffer = |by: usize| {
+            let all: Vec<u8> = bytes(by);
+            Input::bytes(all[..97 * size as usize].to_vec())
+        };
+        let run =
+            |group: u32| -> Run { (Grid::line(97, group), vec![buffer(3), buffer(5), int(97)]) };
+        for name in ["whole", "there", "some", "wraps", "shared"] {
+            same_in_all(&module, name, &[run(97), run(32), run(48)]);
+        }
+    }
+}
+
+/// Pairs of a network, whose first place is made of an id and a bit.
+#[test]
+fn places_made_of_bits() {
+    let module = wide(
+        "kernel void network(global int *out, local int *t, int n) {
+           int l = get_local_id(0), m = get_local_size(0);
+           t[2 * l] = out[2 * get_global_id(0)]; t[2 * l + 1] = out[2 * get_global_id(0) + 1];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           for (int p = 0; p < n; p++) {
+             int i = 2 * l | (p & 1);
+             if (i + 1 < 2 * m) { int x = t[i], y = t[i + 1]; t[i] = min(x, y); t[i + 1] = max(x, y); }
+             barrier(CLK_LOCAL_MEM_FENCE);
+             int k = 4 * l | (p & 3), h = 4 * l | (p & 7);
+             if (k < 2 * m && h < 2 * m) out[2 * get_global_id(0)] += t[k] * 3 + t[h];
+             barrier(CLK_LOCAL_MEM_FENCE);
+           }
+           out[2 * get_global_id(0) + 1] = t[2 * l + 1]; }",
+    );
+    let out = || crate::widen::ints(192, |i| (i * 37 + i / 5) % 101);
+    let run = |group: u32, n: i32| -> Run {
+        (Grid::line(96, group), vec![out(), Input::Local(8 * group as usize), int(n)])
+    };
+    same_in_all(&module, "network", &[run(96, 9), run(32, 12), run(48, 3)]);
+}
+
+/// A vector's row is one load, and one store.
+#[test]
+fn rows_backwards_are_not_gathered() {
+    for body in [
+        "out[x] = in[n - 1 - x];",
+        "out[n - 1 - x] = in[x];",
+        "if (in[x] > 3) out[n - 1 - x] = in[n - 5 - x];",
+    ] {
+        let module = wide(&format!(
+            "kernel void k(global float *out, global const float *in, int n) {{
+               int x = get_global_id(0);
+               {body} }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).unwrap();
+        let function = &widened.module.functions[widened.function];
+        let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let apart =
+            insts.any(|inst| matches!(inst.op, Op::Gather(..) | Op::Scatter(..) | Op::InLine(..)));
+        assert!(!apart, "{}", widened.module.function_text(widened.function));
+    }
+}
