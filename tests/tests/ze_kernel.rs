@@ -89,6 +89,37 @@ fn an_unknown_kernel_is_refused_by_name() {
     );
 }
 
+/// 64 KiB is what the device says (`maxSharedLocalMemory`). Intel's driver answers the same, for the module.
+#[test]
+fn a_kernel_with_more_local_variables_than_there_is_local_memory_is_refused() {
+    let gpu = Gpu::new();
+    let source = "
+    #define KERNEL(name, n) kernel void name(global int *out)                                  \
+    {                                                                                          \
+        local int t[n];                                                                        \
+        for (int i = get_local_id(0); i < n; i += get_local_size(0))                           \
+            t[i] = i ^ (int)get_group_id(0);                                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+        out[get_global_id(0)] = t[n - 1 - get_local_id(0)];                                    \
+    }
+    KERNEL(most, 16384)
+    KERNEL(more, 16385)";
+    let module = gpu.module(&ze::spirv_from(source), "").expect("it is valid");
+    let desc = ze_kernel_desc_t { pKernelName: c"more".as_ptr(), ..Default::default() };
+    let mut kernel = ze_kernel_handle_t::NULL;
+    let text = refused!(
+        ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        zeKernelCreate(module, &raw const desc, &raw mut kernel)
+    );
+    assert!(text.contains("65540") && kernel.is_null(), "{text}");
+    // The module's other kernels work.
+    let out = gpu.host::<i32>(64);
+    gpu.run(module, "most", [2, 32], &[&out.address().to_ne_bytes()]);
+    let expected: Vec<i32> = (0..64).map(|i| (16383 - i % 32) ^ (i / 32)).collect();
+    assert_eq!(out.to_vec(), expected);
+    check!(zeModuleDestroy(module));
+}
+
 /// Values that are longer than their argument, and numbers and vectors that are shorter, are accepted, as by
 /// Intel's driver; a pointer that is cut off is not.
 #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_compiler_protocol::{ArgKind, KernelInfo};
+use tally_uapi::eu::MAX_LOCAL_BYTES;
 use tally_ze::{ze_kernel_indirect_access_flags_t, ze_result_t};
 
 use crate::core::module::{Code, Module};
@@ -42,7 +43,8 @@ impl Kernel {
     /// The kernel `name` of a module; waits for its code.
     ///
     /// # Errors
-    /// INVALID_MODULE_UNLINKED, INVALID_KERNEL_NAME, or as [`Module::code`].
+    /// INVALID_MODULE_UNLINKED, INVALID_KERNEL_NAME, OUT_OF_DEVICE_MEMORY if its local variables exceed
+    /// the device's local memory, or as [`Module::code`].
     pub fn create(module: &Arc<Module>, name: &CStr) -> Result<Arc<Self>> {
         let index = module.kernel_names().iter().position(|it| it.as_c_str() == name);
         let index = index.ok_or_else(|| {
@@ -60,6 +62,16 @@ impl Kernel {
         }
         let code = module.code(index as u32)?;
         let info = &module.info().kernels[index];
+        // The compiler builds for any device, so it does not check this.
+        if code.local_static > MAX_LOCAL_BYTES {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+                format!(
+                    "desc->pKernelName: {name:?} has {} bytes of local variables; a group has {MAX_LOCAL_BYTES}",
+                    code.local_static
+                ),
+            ));
+        }
         if info.uses_system_scope {
             module.context().vm().make_all_coherent()?;
         }
