@@ -580,6 +580,27 @@ impl Function {
         self.values.push(Value { ty, name: None })
     }
 
+    /// Adds an empty copy of each of some blocks, and a value for each result of theirs. Returns both, by the blocks
+    /// and the values that they are copies of.
+    pub fn copies_of(
+        &mut self,
+        blocks: &[BlockId],
+    ) -> (HashMap<BlockId, BlockId>, HashMap<ValueId, ValueId>) {
+        let (mut places, mut names) = (HashMap::new(), HashMap::new());
+        for &id in blocks {
+            let Block { insts, loc, .. } = &self.blocks[id];
+            let loc = *loc;
+            let results: Vec<ValueId> = insts.iter().filter_map(|inst| inst.result).collect();
+            for result in results {
+                let ty = self.values[result].ty;
+                names.insert(result, self.new_value(ty));
+            }
+            let terminator = Terminator::Unreachable;
+            places.insert(id, self.blocks.push(Block { insts: Vec::new(), terminator, loc }));
+        }
+        (places, names)
+    }
+
     /// The predecessors of each block, indexed by block number; each once, in ascending order.
     pub fn predecessors(&self) -> Vec<Vec<BlockId>> {
         let mut predecessors = vec![Vec::new(); self.blocks.len()];

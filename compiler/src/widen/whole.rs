@@ -25,7 +25,7 @@ use super::way::Way;
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, Definition, Dominators, Flags, Function, Inst, Module, Op,
-    Operand, Terminator, UnaryOp, ValueId, definitions,
+    Operand, Terminator, UnaryOp, definitions,
 };
 use crate::optimise::is_skipped;
 
@@ -242,19 +242,7 @@ fn copy(module: &Module, function: &mut Function, plan: &Plan) {
             arms.iter_mut().filter(|arm| arm.0 == first.block).for_each(|arm| arm.0 = masked);
         }
     }
-    let mut names: HashMap<ValueId, ValueId> = HashMap::new();
-    let mut places: HashMap<BlockId, BlockId> = HashMap::new();
-    for &id in &plan.behind {
-        let results: Vec<ValueId> =
-            function.blocks[id].insts.iter().filter_map(|inst| inst.result).collect();
-        for result in results {
-            let ty = function.values[result].ty;
-            names.insert(result, function.new_value(ty));
-        }
-        let loc = function.blocks[id].loc;
-        let terminator = Terminator::Unreachable;
-        places.insert(id, function.blocks.push(Block { insts: Vec::new(), terminator, loc }));
-    }
+    let (places, names) = function.copies_of(&plan.behind);
     let named = |operand: Operand| match operand {
         Operand::Value(value) => Operand::Value(names.get(&value).copied().unwrap_or(value)),
         constant => constant,

@@ -58,21 +58,9 @@ fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
             arms.iter_mut().filter(|arm| arm.0 == ENTRY).for_each(|arm| arm.0 = moved);
         }
     }
-    let mut names: HashMap<ValueId, ValueId> = HashMap::new();
-    let mut places: HashMap<BlockId, BlockId> = HashMap::new();
     let originals: Vec<BlockId> =
         all.iter().map(|&id| if id == ENTRY { moved } else { id }).collect();
-    for &id in &originals {
-        let results: Vec<ValueId> =
-            function.blocks[id].insts.iter().filter_map(|inst| inst.result).collect();
-        for result in results {
-            let ty = function.values[result].ty;
-            names.insert(result, function.new_value(ty));
-        }
-        let loc = function.blocks[id].loc;
-        let terminator = Terminator::Unreachable;
-        places.insert(id, function.blocks.push(Block { insts: Vec::new(), terminator, loc }));
-    }
+    let (places, names) = function.copies_of(&originals);
     let rename = |operand: &mut Operand| {
         if let Operand::Value(value) = operand
             && let Some(&name) = names.get(value)
