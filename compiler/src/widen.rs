@@ -24,6 +24,7 @@
 //! remaining items of a row behind the last whole vector run in scalar form too, unless rows are so short
 //! that these are most of the work: then such a function is worth its time to build ([`Uneven::form`]).
 
+mod ahead;
 mod atomics;
 mod axis;
 mod blocks;
@@ -344,6 +345,9 @@ fn widen_for(
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;
         transpose::run(&mut module, &mut function);
+        if kernel.facts.watch.is_none() {
+            ahead::run(&mut module, &mut function);
+        }
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };

@@ -359,6 +359,12 @@ impl MathOp {
         matches!(self, Cos | Exp | Exp2 | Exp10 | Log | Log2 | Log10 | Powr | Sin | Tan)
     }
 
+    /// Whether the library has forms of it for vectors.
+    pub fn takes_vectors(self) -> bool {
+        use MathOp::{Fract, Frexp, Ilogb, Ldexp, LgammaR, Logb, Modf, Nextafter, Remquo};
+        !matches!(self, Fract | Frexp | Ilogb | Ldexp | LgammaR | Logb | Modf | Nextafter | Remquo)
+    }
+
     /// Whether the only result is a 32-bit integer (or a vector of them): `ilogb`.
     pub fn returns_int(self) -> bool {
         matches!(self, MathOp::Ilogb)

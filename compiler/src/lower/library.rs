@@ -20,12 +20,6 @@ pub(super) const MIN_LANES: u32 = 8;
 const MOST_FLOATS: u32 = 16;
 const MOST_DOUBLES: u32 = 8;
 
-/// Whether a function has forms for vectors.
-fn takes_vectors(op: MathOp) -> bool {
-    use MathOp::{Fract, Frexp, Ilogb, Ldexp, LgammaR, Logb, Modf, Nextafter, Remquo};
-    !matches!(op, Fract | Frexp | Ilogb | Ldexp | LgammaR | Logb | Modf | Nextafter | Remquo)
-}
-
 impl Body<'_, '_> {
     /// Text that computes the result, of type `ty`, of a library function on vectors of `MIN_LANES`
     /// components or more. `scalar` is its scalar form.
@@ -37,7 +31,7 @@ impl Body<'_, '_> {
         ty: TypeId,
     ) -> Result<String, LowerError> {
         let lanes = self.unit.module.types.lanes(self.type_of(args[0]));
-        if takes_vectors(op) && lanes.is_multiple_of(MIN_LANES) {
+        if op.takes_vectors() && lanes.is_multiple_of(MIN_LANES) {
             Ok(self.library_pieces(args, scalar, lanes, op.second_result().is_some(), ty))
         } else {
             self.library_loop(op, args, scalar)

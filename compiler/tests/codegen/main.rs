@@ -3,6 +3,7 @@
 //! code, run in this process, and compared with Rust.
 
 mod addresses;
+mod ahead;
 mod alignment;
 mod async_copy;
 mod atomics;
