@@ -192,8 +192,8 @@ impl Body<'_, '_> {
             B::UHAdd => self.half_sum(["and", "lshr", "add"], ty, &a, &b),
             B::SRHAdd => self.half_sum(["or", "ashr", "sub"], ty, &a, &b),
             B::URHAdd => self.half_sum(["or", "lshr", "sub"], ty, &a, &b),
-            B::SAbsDiff => self.distance("sgt", ty, &a, &b),
-            B::UAbsDiff => self.distance("ugt", ty, &a, &b),
+            B::SAbsDiff => self.distance(["smax", "smin"], ty, &pair),
+            B::UAbsDiff => self.distance(["umax", "umin"], ty, &pair),
             B::PairDot => self.pair_dot(a_operand, b_operand, ty),
             B::FAdd => format!("fadd {fast}{llvm} {a}, {b}"),
             B::FSub => format!("fsub {fast}{llvm} {a}, {b}"),
@@ -313,12 +313,14 @@ impl Body<'_, '_> {
         format!("{join} {llvm} {common}, {half}")
     }
 
-    fn distance(&mut self, greater: &str, ty: TypeId, a: &str, b: &str) -> String {
-        let (llvm, truth) = (self.value_type(ty), self.truth_type(ty));
-        let greater = self.def(&format!("icmp {greater} {llvm} {a}, {b}"));
-        let down = self.def(&format!("sub {llvm} {a}, {b}"));
-        let up = self.def(&format!("sub {llvm} {b}, {a}"));
-        format!("select {truth} {greater}, {llvm} {down}, {llvm} {up}")
+    /// Text of the distance of two integers. LLVM makes little of a choice between two differences: sums of distances
+    /// of bytes took 2.3 times as long with AVX2, 1.14 times with AVX-512.
+    fn distance(&mut self, ends: [&str; 2], ty: TypeId, pair: &str) -> String {
+        let [most, least] = ends.map(|end| {
+            let call = self.intrinsic(end, ty, pair, 2);
+            self.def(&call)
+        });
+        format!("sub {} {most}, {least}", self.value_type(ty))
     }
 
     fn ternary(&mut self, op: TernaryOp, args: [Operand; 3], flags: Flags) -> String {
