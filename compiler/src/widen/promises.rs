@@ -188,11 +188,20 @@ impl Trial {
 }
 
 impl Makers<'_> {
-    /// Whether a value is a sum, a difference or one of several numbers: ids alone and their multiples need no promise.
-    fn is_sum(&self, value: ValueId) -> bool {
+    /// Whether a value is a sum, a difference or one of several numbers, or such times a constant: ids alone and their
+    /// multiples need no promise.
+    fn is_sum(&self, mut value: ValueId) -> bool {
         use BinaryOp as B;
-        let op = self.of.get(&value).map(|inst| &inst.op);
-        matches!(op, Some(Op::Binary(B::Add | B::Sub | B::SMin | B::SMax, ..) | Op::Select(..)))
+        loop {
+            value = match self.of.get(&value).map(|inst| &inst.op) {
+                Some(Op::Binary(B::Mul | B::Shl, Operand::Value(a), Operand::Const(_))) => *a,
+                Some(Op::Binary(B::Mul, Operand::Const(_), Operand::Value(a))) => *a,
+                Some(Op::Binary(B::Add | B::Sub | B::SMin | B::SMax, ..) | Op::Select(..)) => {
+                    return true;
+                }
+                _ => return false,
+            };
+        }
     }
 
     /// The number that a value is, added to a list.

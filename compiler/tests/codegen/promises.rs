@@ -27,12 +27,14 @@ fn conditions(index: &str) -> (usize, bool) {
 
 #[test]
 fn indices_of_ids_and_arguments_are_promised() {
-    for index in ["y * n + x", "y * n + x + 1", "(gy * ny + 3) * n + x - n", "(y << 4) + x"] {
+    let plain = ["y * n + x", "y * n + x + 1", "(gy * ny + 3) * n + x - n", "(y << 4) + x"];
+    let scaled = ["(y * n + x) * 3", "(y * n + x) * 4", "5 * (x - n) * 7"];
+    for index in plain.into_iter().chain(scaled) {
         let (count, tests) = conditions(index);
         assert!(count > 0 && !tests, "{index}");
     }
     // What needs none, what is computed otherwise, and numbers without a sign.
-    for index in ["x + 1", "lx + 3"] {
+    for index in ["x + 1", "lx + 3", "lx * 6"] {
         assert_eq!(conditions(index), (0, false), "{index}");
     }
     for index in ["y / n * 4096 + x + out[0]", "(uint)(y * n + x)"] {
@@ -110,6 +112,15 @@ const KERNELS: &str = "
       size_t at = (get_global_id(1) - get_global_offset(1)) * get_global_size(0);
       out[at + get_global_id(0) - get_global_offset(0)] = (long)(int)(n + 2 * y - x);
     }
+    // Sums times a constant.
+    kernel void scaled(global long *out, int n, int m) {
+      uint x = get_global_id(0), y = get_global_id(1);
+      size_t at = (get_global_id(1) - get_global_offset(1)) * get_global_size(0);
+      at += get_global_id(0) - get_global_offset(0);
+      out[3 * at] = (long)(int)((y * n + x) * 3);
+      out[3 * at + 1] = (long)(int)((x - m) << 2);
+      out[3 * at + 2] = (long)(int)((m - x - y) * -5u);
+    }
     kernel void turns(global int *out, int columns, int n) {
       int i = get_global_id(0), j = get_global_id(1);
       int from = get_global_offset(0), off = get_global_offset(1);
@@ -126,7 +137,7 @@ fn numbers_wrap_around_where_they_do() {
         [[32, 1, 1], [16, 16, 1], [64, 4, 2], [10, 10, 1], [5, 20, 1], [16, 2, 3], [1, 100, 1]];
     let offsets = [[0, 0, 0], [0x7fff_ffe8, 0x7fff_fffc, 0], [3, 0x1_0000_0007, 0xffff_ffff]];
     let limits = [3, -9, 1 << 20, 0x7fff_fff0, i32::MAX - 70, -0x7fff_fff8, i32::MIN];
-    let mut runs: [Vec<Run>; 4] = Default::default();
+    let mut runs: [Vec<Run>; 5] = Default::default();
     for group in groups {
         for offset in offsets {
             let global = [2 * group[0], 2 * group[1], group[2]].map(u64::from);
@@ -144,9 +155,16 @@ fn numbers_wrap_around_where_they_do() {
                     runs[3].push((flat, vec![out(2), int(n)]));
                 }
             }
+            // The sums fit, their multiples wrap around within vectors.
+            const FIRST: i32 = i32::MAX / 3 - 8;
+            let offset = [FIRST as u64, 0, 0];
+            for m in [0, FIRST - (1 << 29) + 5, FIRST - i32::MAX / 5 + 5] {
+                let out = ints(items * 6, |_| -1);
+                runs[4].push((Grid { offset, ..grid }, vec![out, int(3), int(m)]));
+            }
         }
     }
-    for (name, runs) in ["numbers", "waits", "turns", "moves"].into_iter().zip(&runs) {
+    for (name, runs) in ["numbers", "waits", "turns", "moves", "scaled"].into_iter().zip(&runs) {
         same_in_all(&module, name, runs);
     }
 }
