@@ -42,6 +42,7 @@ mod imports;
 mod indirect;
 mod kernels;
 mod lines;
+mod lsc;
 mod mangled;
 mod matrix;
 mod matrix_checked;

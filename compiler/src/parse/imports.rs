@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls of functions that a module imports and the compiler knows: LLVM's intrinsics, and the
-//! atomics and the sub-group barrier of OpenCL C, which LLVM's SPIR-V back end leaves under their
-//! mangled names.
+//! Calls of functions that a module imports and the compiler knows: LLVM's intrinsics, the atomics and
+//! the sub-group barrier of OpenCL C, which LLVM's SPIR-V back end leaves under their mangled names,
+//! and the memory accesses of Intel's graphics compiler.
 
 use super::body::Body;
 use super::error::Result;
 use super::mangled::{demangle, pointee_code};
 use super::words::Instruction;
-use super::{image, opencl_c};
+use super::{image, lsc, opencl_c};
 use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
 
 /// Translates a call of an imported function; returns whether the compiler knows it.
@@ -23,7 +23,7 @@ pub fn call(
         body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
         return Ok(true);
     }
-    if opencl_c::effect(body, name) {
+    if opencl_c::effect(body, name) || lsc::call(body, inst, name, args)? {
         return Ok(true);
     }
     let ty = body.result_type(inst)?;

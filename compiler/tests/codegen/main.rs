@@ -33,6 +33,7 @@ mod images;
 mod joined;
 mod kernels;
 mod lines;
+mod lsc;
 mod masked;
 mod maths;
 mod matrices;
