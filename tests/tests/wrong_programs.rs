@@ -117,7 +117,9 @@ impl Programs {
             .arg(&self.program)
             .arg(&self.kernels)
             .arg(name)
-            .envs([("TALLY_LANE", "embedded"), ("TALLY_CACHE", "0")])
+            .env("TALLY_LANE", "embedded")
+            // The programs of a file have their module in common.
+            .env("TALLY_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks/cache"))
             .envs(workers.map(|workers| ("TALLY_WORKERS", workers)))
             .output()
             .expect("it starts");
@@ -380,7 +382,9 @@ fn suppressions_and_sarif_go_through_a_whole_program() {
             .args(["--check=memory", &format!("--error-exitcode={FOUND}"), "--suppressions"])
             .args([&known, Path::new("--sarif"), &sarif, Path::new("--report"), &json])
             .args([&programs.program, &programs.kernels, Path::new("past_the_end")])
-            .envs([("TALLY_LANE", "embedded"), ("TALLY_CACHE", "0")])
+            .env("TALLY_LANE", "embedded")
+            // The programs of a file have their module in common.
+            .env("TALLY_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks/cache"))
             .output()
             .expect("it starts");
         let read = |path: &Path| -> Value {
