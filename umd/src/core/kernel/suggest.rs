@@ -22,8 +22,12 @@ pub struct Facts {
     pub axis: u8,
 }
 
-/// Items of a group beyond which it gains nothing, and leaves less for other units.
+/// Items of a group beyond which it gains little, and leaves less for other units.
 const ENOUGH_ITEMS: u32 = 256;
+/// The same in one dimension, where each unit has [`MANY_GROUPS`] of that size and items do not wait for each other.
+/// Intel's driver suggests this size for such launches, and Intel's compute-benchmarks rely on it (`MutateGraph`).
+const MANY_ITEMS: u32 = 1024;
+const MANY_GROUPS: u64 = 16;
 /// Costs in units of a single item.
 const VECTOR: f64 = 2.0;
 const GROUP: f64 = 16.0;
@@ -44,12 +48,13 @@ pub fn suggest(mut global: [u32; 3], facts: Facts) -> [u32; 3] {
 /// The same where vectors lie in the first dimension.
 fn in_rows(global: [u32; 3], facts: Facts) -> [u32; 3] {
     let max = facts.max_items.max(1);
+    let enough = enough_items(global, facts);
     let [xs, ys, zs] = global.map(|extent| divisors(extent, max));
     let mut best = ([1; 3], f64::INFINITY);
     for &x in &xs {
         for &y in ys.iter().take_while(|&&y| x * y <= max) {
             for &z in zs.iter().take_while(|&&z| x * y * z <= max) {
-                let cost = cost(global, [x, y, z], facts);
+                let cost = cost(global, [x, y, z], facts, enough);
                 if cost < best.1 {
                     best = ([x, y, z], cost);
                 }
@@ -64,8 +69,16 @@ fn divisors(extent: u32, max: u32) -> Vec<u32> {
     (1..=extent.min(max)).filter(|&it| extent.is_multiple_of(it)).collect()
 }
 
+/// Items of a group beyond which more of them have a cost of their own.
+fn enough_items(global: [u32; 3], facts: Facts) -> u32 {
+    let [items, other, another] = global.map(u64::from);
+    let groups = items / u64::from(MANY_ITEMS) / u64::from(facts.units.max(1));
+    let many = groups >= MANY_GROUPS && other * another == 1 && !facts.waits;
+    if many { MANY_ITEMS } else { ENOUGH_ITEMS }
+}
+
 /// The cost of the whole launch.
-fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
+fn cost(global: [u32; 3], size: [u32; 3], facts: Facts, enough: u32) -> f64 {
     let lanes = facts.lanes.max(1);
     let rows = f64::from(size[1] * size[2]);
     let items = size.iter().product::<u32>();
@@ -78,7 +91,7 @@ fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
     let groups: f64 = (0..3).map(|i| f64::from(global[i] / size[i])).product();
     let rounds = (groups / f64::from(facts.units.max(1))).ceil();
     // A small cost for each item beyond enough, so that the smaller of equal sizes is chosen.
-    let excess = f64::from(items.saturating_sub(ENOUGH_ITEMS)) / f64::from(ENOUGH_ITEMS);
+    let excess = f64::from(items.saturating_sub(enough)) / f64::from(enough);
     rounds * group * (1.0 + excess)
 }
 
@@ -133,6 +146,14 @@ mod tests {
     fn all_units_get_a_group() {
         let [x, ..] = checked([256, 1, 1], Facts { units: 4, ..PLAIN });
         assert!(256 / x >= 4 && x.is_multiple_of(16), "{x}");
+    }
+
+    /// As Intel's driver suggests, where there is work for all.
+    #[test]
+    fn large_launches_have_large_groups() {
+        assert_eq!(checked([65_536, 1, 1], PLAIN), [1024, 1, 1]);
+        assert_eq!(checked([65_536, 1, 1], Facts { units: 16, ..PLAIN }), [256, 1, 1]);
+        assert_eq!(checked([65_536, 1, 1], Facts { waits: true, ..PLAIN }), [256, 1, 1]);
     }
 
     #[test]
