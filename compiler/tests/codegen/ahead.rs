@@ -194,7 +194,8 @@ fn statements(random: &mut Random, counters: &[&str]) -> String {
     format!("{head} {{ {body} }}\n")
 }
 
-/// Random loops; `TALLY_AHEAD_SEED` and `TALLY_AHEAD_COUNT` try others.
+/// Random loops; `TALLY_AHEAD_SEED` and `TALLY_AHEAD_COUNT` try others. Seed 1155 fails, also without the pass: `t == 5`
+/// makes constants of the first turns, and the function of a constant may differ in its last bit.
 #[test]
 fn random_loops_agree() {
     let set = |name: &str, usual: u64| {
