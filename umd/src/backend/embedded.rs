@@ -304,6 +304,10 @@ impl Backend for Embedded {
         self.memory.give(bytes);
     }
 
+    fn memory_left(&self) -> u64 {
+        self.memory.left()
+    }
+
     fn loss(&self, vm: u32) -> Option<Loss> {
         let vm = self.windows.get(vm).ok()?.vm.clone();
         Some(Box::new(move || vm.is_lost()))

@@ -33,6 +33,11 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
     /// Uncounts bytes of such buffers.
     fn give_memory(&self, _bytes: u64) {}
 
+    /// Bytes that can be taken by [`Backend::take_memory`].
+    fn memory_left(&self) -> u64 {
+        0
+    }
+
     /// A function that tells without a system call whether a VM is lost, if the lane has one.
     fn loss(&self, _vm: u32) -> Option<Loss> {
         None

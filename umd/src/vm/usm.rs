@@ -10,8 +10,8 @@
 //! A block is a buffer of its own at addresses of its own, in whole granules of 64 KiB, so it can be
 //! exported without other memory, and the allocation of an address is found by its granule. Creating a
 //! block takes several system calls, so a freed one keeps its buffer and addresses for the next allocation
-//! of its size, unless another process has got it. It is zeroed before it is reused. Neither path takes a
-//! lock that all threads share.
+//! of its size, unless another process has got it. It is zeroed before it is reused. For usual sizes neither path
+//! takes a lock that all threads share.
 //!
 //! Memory up to the end of the granule is readable, and so is the granule behind it. Libraries read
 //! there: oneMKL's matrix products load the next block of a matrix before they know that there is none.
@@ -41,6 +41,7 @@ mod registry;
 pub use allocation::{Allocation, Found};
 use allocation::{GRANULE, MOST_KEPT};
 pub(super) use cache::Cache;
+use cache::most_warm;
 pub(super) use registry::Registry;
 
 /// Memory that is freed when this is dropped, after the device is done with it.
@@ -161,7 +162,11 @@ impl Vm {
             }
             return Ok(Box::new(block));
         };
-        if let Some(mut block) = cache.get(bytes, size, align) {
+        let found = cache.get(bytes, size, align);
+        if bytes > MOST_KEPT {
+            cache.cool(most_warm(self.backend().memory_left()));
+        }
+        if let Some(mut block) = found {
             if bytes <= MOST_KEPT {
                 block.clear();
                 return Ok(block);
@@ -237,10 +242,14 @@ impl Vm {
         }
         allocation.atomics.clear();
         allocation.dirty = used;
-        if used > MOST_KEPT && !allocation.close() {
-            return;
+        if used <= MOST_KEPT {
+            return cache.put(used, allocation);
         }
-        cache.put(used, allocation);
+        let most = most_warm(self.backend().memory_left());
+        if allocation.close(most) {
+            cache.put(used, allocation);
+            cache.cool(most);
+        }
     }
 
     /// The allocation that contains an address, in any context.

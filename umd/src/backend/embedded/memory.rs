@@ -70,6 +70,11 @@ impl Memory {
         self.quota.used()
     }
 
+    /// Bytes that are not in use.
+    pub(super) fn left(&self) -> u64 {
+        self.quota.limit().saturating_sub(self.quota.used())
+    }
+
     /// Counts bytes as used.
     ///
     /// # Errors

@@ -3,17 +3,18 @@
 
 use std::collections::BTreeMap;
 
+use tally_uapi::PAGE_SIZE;
 use tally_ze::ze_memory_type_t;
 
 use crate::backend::Hold;
 use crate::process;
+use crate::space;
 use crate::vm::bindings::Mapping;
 use crate::vm::budget::Charge;
 
 /// Blocks begin and end at multiples of this.
 pub(in crate::vm) const GRANULE: u64 = 64 << 10;
-/// The largest block that keeps its pages while it is cached. Zeroing pages is cheaper than getting new
-/// ones from the system, but takes time even if the application never touches them.
+/// The largest block that stays accessible while it is cached. It is zeroed when it is used again.
 pub(super) const MOST_KEPT: u64 = 1 << 20;
 
 /// A piece of unified shared memory, or a cached block.
@@ -40,6 +41,8 @@ pub struct Allocation {
     pub(super) counted: u64,
     /// Number of bytes at its start that may be nonzero while it is cached.
     pub(super) dirty: u64,
+    /// Number of bytes at its start whose pages it keeps while it is closed.
+    pub(super) warm: u64,
     /// Whether the block may be reused, because no other process has it.
     pub(super) reusable: bool,
 }
@@ -58,6 +61,7 @@ impl Allocation {
             atomics: BTreeMap::new(),
             counted: 0,
             dirty: 0,
+            warm: 0,
             reusable: false,
         }
     }
@@ -86,20 +90,26 @@ impl Allocation {
         unsafe { self.mapping.ptr().write_bytes(0, dirty) };
     }
 
-    /// Returns the pages to the system and removes all access, so that an access to freed memory is a fault.
-    /// Returns whether this succeeded.
-    pub(super) fn close(&mut self) -> bool {
-        self.dirty = 0;
-        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
+    /// Removes all access, so that an access to freed memory is a fault. The pages from the start on that were
+    /// touched, up to `most` bytes, are zeroed and kept; the others are returned to the system. Returns whether
+    /// this succeeded.
+    pub(super) fn close(&mut self, most: u64) -> bool {
+        self.dirty = touched(self.mapping.va(), self.mapping.size().min(most));
+        self.warm = self.dirty;
+        self.clear();
+        let (start, bytes) = (self.mapping.ptr().as_ptr(), self.mapping.size() as usize);
+        let kept = self.warm as usize;
         // SAFETY: as for `clear`; the pages belong to a file that only this block uses.
         unsafe {
-            libc::madvise(start, bytes, libc::MADV_REMOVE) == 0
-                && libc::mprotect(start, bytes, libc::PROT_NONE) == 0
+            let rest = start.wrapping_add(kept).cast();
+            (kept == bytes || libc::madvise(rest, bytes - kept, libc::MADV_REMOVE) == 0)
+                && libc::mprotect(start.cast(), bytes, libc::PROT_NONE) == 0
         }
     }
 
     /// Undoes [`Allocation::close`]; the pages are zero. Returns whether this succeeded.
     pub(super) fn open(&mut self) -> bool {
+        self.warm = 0;
         let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
         // SAFETY: this is the block's own mapping, which nothing uses.
         unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
@@ -112,6 +122,31 @@ impl Drop for Allocation {
             self.uncount();
         }
     }
+}
+
+/// Bytes from an address to the first page that is not in memory, at most `size`, in whole pages. Pages that
+/// were swapped out are not in memory.
+fn touched(va: u64, size: u64) -> u64 {
+    const PAGES: u64 = 4096;
+    let mut states = [0_u8; PAGES as usize];
+    let end = va + size / PAGE_SIZE * PAGE_SIZE;
+    let mut at = va;
+    while at < end {
+        let bytes = (end - at).min(PAGES * PAGE_SIZE);
+        // SAFETY: writes one byte a page to `states`, which has room for that many pages.
+        let known = unsafe {
+            libc::mincore(space::pointer(at).cast(), bytes as usize, states.as_mut_ptr()) == 0
+        };
+        let pages = &states[..(bytes / PAGE_SIZE) as usize];
+        let found = pages.iter().position(|it| !known || it & 1 == 0);
+        let Some(found) = found else {
+            at += bytes;
+            continue;
+        };
+        at += found as u64 * PAGE_SIZE;
+        break;
+    }
+    at - va
 }
 
 /// The answer of [`Vm::find`](crate::vm::Vm::find) about an address.

@@ -104,6 +104,64 @@ fn a_block_that_another_process_has_got_serves_no_other_allocation() {
     }
 }
 
+/// Bytes of the pages in a range that are in memory.
+fn resident(base: u64, size: u64) -> u64 {
+    let mut pages = vec![0_u8; (size / PAGE_SIZE) as usize];
+    // SAFETY: writes one byte a page to `pages`.
+    let known = unsafe {
+        libc::mincore(space::pointer(base).cast(), size as usize, pages.as_mut_ptr()) == 0
+    };
+    assert!(known, "the addresses are reserved");
+    pages.iter().filter(|&&it| it & 1 != 0).count() as u64 * PAGE_SIZE
+}
+
+/// Whether the process may read an address.
+fn is_readable(address: u64) -> bool {
+    let mut byte = 0_u8;
+    let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let remote = libc::iovec { iov_base: space::pointer(address).cast(), iov_len: 1 };
+    // SAFETY: the system writes at most one byte, to `byte`.
+    unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == 1 }
+}
+
+#[test]
+fn a_large_block_rests_with_the_pages_that_were_touched_from_its_start_and_cannot_be_accessed() {
+    let vm = made(1 << 30);
+    for (size, touched) in [(5 << 20, 5 << 20), (40 << 20, 20 << 20), (3 << 20, 4096)] {
+        let base = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
+        bytes(base, touched).fill(7);
+        // A page behind a gap is given back.
+        bytes(base + size - 4096, 1)[0] = 7;
+        assert!(is_readable(base));
+        free(&vm, base);
+        assert!(!is_readable(base) && !is_readable(base + size - 1), "{size}");
+        let again = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
+        assert_eq!((again, resident(base, size)), (base, touched), "{size}");
+        assert!(bytes(again, size).iter().all(|&it| it == 0), "{size}");
+        free(&vm, again);
+    }
+}
+
+#[test]
+fn resting_blocks_keep_an_eighth_of_the_memory_that_is_not_in_use() {
+    const SIZE: u64 = 10 << 20;
+    let vm = made(4 << 30);
+    let all: Vec<u64> = (0..20)
+        .map(|_| vm.allocate(Source::New, SIZE, 1, HOST, 1, None).expect("room"))
+        .inspect(|&base| bytes(base, SIZE).fill(7))
+        .collect();
+    let kept = || all.iter().map(|&base| resident(base, SIZE)).sum::<u64>();
+    all.iter().for_each(|&base| free(&vm, base));
+    // Of 128 MiB.
+    assert_eq!(kept(), 12 * SIZE);
+    assert_eq!(resident(all[19], SIZE), SIZE, "the oldest make room");
+    let most = vm.allocate(Source::New, 800 << 20, 1, HOST, 1, None).expect("room");
+    assert_eq!(kept(), 2 * SIZE, "of 28 MiB");
+    free(&vm, most);
+    let again = vm.allocate(Source::New, SIZE, 1, HOST, 1, None).expect("room");
+    assert_eq!((again, resident(again, SIZE)), (all[19], SIZE));
+}
+
 /// Each allocation has one file, as long as its block.
 #[test]
 fn allocations_share_no_file() {
