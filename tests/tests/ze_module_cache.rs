@@ -113,6 +113,10 @@ fn what_was_built_once_is_not_built_again() {
     assert_eq!(place.run("-ze-opt-disable"), 2, "other options, other code");
     assert_eq!(place.files().len(), 4);
     assert_eq!(place.run("-ze-opt-disable"), 2);
+    let idle = "-ze-opt-greater-than-4GB-buffer-required -cl-std=CL2.0";
+    assert_eq!(place.run(idle), 2, "flags without effect");
+    assert_eq!(place.run(&format!("{idle} -ze-opt-disable")), 2);
+    assert_eq!(place.files().len(), 4);
 }
 
 /// "safe with many processes and damaged files"

@@ -26,6 +26,7 @@
 
 pub mod checks;
 pub mod debug;
+pub mod flags;
 pub mod frame;
 pub mod native;
 pub mod printf;

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::native::{open, seal};
-use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Source, fingerprint};
+use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Source, fingerprint, flags};
 
 /// Everything that a module's code depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,11 @@ struct StoredCode {
 }
 
 impl Key {
-    /// The key of a source for a compiler that `compiler` identifies.
-    pub fn new(source: &Source, compiler: &[u8]) -> Option<Self> {
+    /// The key of a source for a compiler that `compiler` identifies. Build flags without effect are left out.
+    pub fn new(mut source: Source, compiler: &[u8]) -> Option<Self> {
+        for input in source.objects.iter_mut().flat_map(|object| &mut object.inputs) {
+            input.options = flags::in_use(&input.options).collect::<Vec<_>>().join(" ");
+        }
         let bytes = postcard::to_allocvec(&(PROTOCOL_VERSION, compiler, source)).ok()?;
         let check = fingerprint([&b"code"[..], &bytes]);
         Some(Self { bytes, check })
@@ -96,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_file_is_good_for_its_own_key_only() {
-        let key = Key::new(&source(""), b"1").expect("it is small");
-        let others = [Key::new(&source("-g"), b"1"), Key::new(&source(""), b"2")];
+        let key = Key::new(source(""), b"1").expect("it is small");
+        let others = [Key::new(source("-g"), b"1"), Key::new(source(""), b"2")];
         let info = ModuleInfo::default();
         let (stored, stored_code) = (key.store_info(&info, "log"), key.store_code(&code()));
         let (stored, stored_code) = (stored.expect("small"), stored_code.expect("small"));
@@ -111,8 +114,16 @@ mod tests {
     }
 
     #[test]
+    fn flags_without_effect_are_no_part_of_a_key() {
+        let key = |options| Key::new(source(options), b"1").expect("it is small");
+        assert_eq!(key("-ze-opt-greater-than-4GB-buffer-required  -g"), key("-g"));
+        assert_ne!(key("-ze-opt-level=1"), key(""));
+        assert_ne!(key("-no-such-flag"), key(""), "the log warns of it");
+    }
+
+    #[test]
     fn a_damaged_or_cut_file_holds_nothing() {
-        let key = Key::new(&source(""), b"1").expect("it is small");
+        let key = Key::new(source(""), b"1").expect("it is small");
         let info = ModuleInfo::default();
         let whole = key.store_code(&code()).expect("it is small");
         for i in 0..whole.len() {

@@ -12,18 +12,15 @@
 //! If there are several, the last one counts. A flag of no known family gives a warning in the log and
 //! changes nothing.
 
-use tally_compiler_protocol::{Object, Source};
+use tally_compiler_protocol::{Object, Source, flags};
 
 use crate::codegen::Options;
 use crate::llvm::Level;
 
-/// Prefixes of flags that are accepted silently.
-const KNOWN: [&str; 6] = ["-ze-", "-cl-", "-g", "-O", "-w", "-W"];
-
 impl Options {
     /// The options that the object's flags select.
     pub(super) fn of(source: &Source) -> Self {
-        let options = || source.objects.first().into_iter().flat_map(flags);
+        let options = || source.objects.first().into_iter().flat_map(in_use);
         let asked = options().filter_map(level).last().unwrap_or_default();
         let level = match (source.careful, asked) {
             (true, Level::Full) => Level::Little,
@@ -36,8 +33,10 @@ impl Options {
     }
 }
 
-fn flags(object: &Object) -> impl Iterator<Item = &str> {
-    object.inputs.iter().flat_map(|input| input.options.split_ascii_whitespace())
+/// The flags that can have an effect. The others are no part of the key of the driver's cache, so nothing here
+/// may look at them.
+fn in_use(object: &Object) -> impl Iterator<Item = &str> {
+    object.inputs.iter().flat_map(|input| flags::in_use(&input.options))
 }
 
 fn level(flag: &str) -> Option<Level> {
@@ -52,13 +51,13 @@ fn level(flag: &str) -> Option<Level> {
 /// A warning for each build flag that is not known.
 pub(super) fn warnings(object: &Object) -> String {
     let mut text = String::new();
-    for flag in flags(object) {
+    for flag in in_use(object) {
         if let Some(asked) = flag.strip_prefix("-ze-opt-level")
             && level(flag).is_none()
         {
             let asked = asked.trim_start_matches('=');
             text += &format!("warning: there is no optimisation level {asked:?}; 0, 1 and 2 are\n");
-        } else if !KNOWN.iter().any(|prefix| flag.starts_with(prefix)) {
+        } else if !flags::is_known(flag) {
             text += &format!("warning: the build flag {flag:?} is not known\n");
         }
     }

@@ -10,7 +10,7 @@
 //!   <hash of the key>.<kernel>.uneven   the same
 //! ```
 //!
-//! The key is everything that code depends on: SPIR-V, flags, constants, links, the processor, the
+//! The key is everything that code depends on: SPIR-V, flags with an effect, constants, links, the processor, the
 //! compiler's program. Files appear by renaming, so a reader sees a whole file or none, and whatever
 //! is damaged is built anew. Nothing here is reported as an error: a file that can't be read counts as
 //! missing, and one that can't be written is not kept.
@@ -242,7 +242,7 @@ impl Entry {
     /// The entry of a source; `None` if there is no cache.
     pub fn of(source: impl FnOnce() -> Source) -> Option<Self> {
         let cache = cache().ok()?;
-        let key = protocol::Key::new(&source(), &cache.compiler)?;
+        let key = protocol::Key::new(source(), &cache.compiler)?;
         let name = key.name();
         Some(Self { cache, key, name })
     }
