@@ -10,7 +10,9 @@
 //! LLVM unrolls loops too, but only after widening. So this pass unrolls those alone that something
 //! before widening gains by: where the index of a private array or of a constant table becomes
 //! constant, or the argument of a mathematical function does. Then `registers` makes values of the
-//! array's elements, and `simplify` constants of the table's, and of what the function gives.
+//! array's elements, and `simplify` constants of the table's, and of what the function gives. A loop with
+//! one turn (a number of rows for each item that is 1) is always replaced by its body: what moves from
+//! turn to turn has no known bounds, and is computed from ids alone then.
 //!
 //! A loop qualifies if it has one exit, which each of its iterations passes, and no items wait for each
 //! other in it. The exit's condition is evaluated for one iteration after the other, so any form of
@@ -52,7 +54,7 @@ fn unroll_one(module: &mut Module, function: &mut Function, limit: usize) -> Opt
         let mut turns = Turns::new(module, function, &loops, &plan);
         let Some(count) = turns.count() else { continue };
         let weight = count * turns.weight();
-        if weight <= limit && turns.fixes_something() {
+        if weight <= limit && (plan.runs_once(count) || turns.fixes_something()) {
             unroll(function, &plan, count);
             return Some(weight.max(1));
         }
@@ -101,6 +103,12 @@ impl<'a> Plan<'a> {
         };
         let simple = inside(stay) && every && !it.blocks.iter().any(waits);
         simple.then_some(Self { it, entry, latch, last, stay, leave })
+    }
+
+    /// Whether no block runs twice, but the test in front of the body, if the exit is passed so often.
+    fn runs_once(&self, count: usize) -> bool {
+        let in_front = self.last == self.it.header && self.last != self.latch;
+        count == 1 || (count == 2 && in_front)
     }
 }
 

@@ -11,7 +11,7 @@
 //!   y * n + x     y from 16 to 31, x from 32 to 63 + 63, n = 512      from 8,224 to 15,998
 //! ```
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{
     BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, Type, ValueId, WorkItemQuery,
@@ -138,20 +138,30 @@ struct Makers<'f> {
     of: FxHashMap<ValueId, &'f Inst>,
 }
 
-/// The extensions of a function whose operands have bounds in each group, of those that are `wanted`, and what must hold
-/// for them not to wrap around.
+/// What a function's extensions may rely on.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The extensions whose operands have bounds in each group.
+    pub(super) extensions: Vec<ValueId>,
+    /// Of those whose operands are sums with a constant, the operands and the constants: the rest fits, too.
+    pub(super) moved: FxHashMap<ValueId, i64>,
+    /// What must hold for them not to wrap around.
+    pub(super) promises: Promises,
+}
+
+/// What extensions may rely on, of those that are `wanted`.
 pub(super) fn find(
     module: &Module,
     function: &Function,
     wanted: impl Fn(ValueId, Operand) -> bool,
-) -> (Vec<ValueId>, Promises) {
+) -> Found {
     if is_skipped(NAME) {
         return Default::default();
     }
     let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let of = insts().filter_map(|inst| Some((inst.result?, inst))).collect();
     let makers = Makers { module, function, of };
-    let (mut found, mut promises) = (Vec::new(), Promises::default());
+    let mut found = Found::default();
     for inst in insts() {
         let (Some(result), &Op::Convert(ConvertOp::SExt, from)) = (inst.result, &inst.op) else {
             continue;
@@ -163,20 +173,30 @@ pub(super) fn find(
             continue;
         }
         // Half a number is of no use.
-        let mut more = Trial { promises: promises.clone(), of: FxHashMap::default(), depth: 0 };
+        let mut more = Trial { promises: found.promises.clone(), ..Trial::default() };
         if let Some(number) = makers.number(&mut more, from).filter(|_| more.has_room()) {
-            promises = more.promises;
+            let promises = &mut more.promises;
             promises.require(number, Holds::Fits);
-            found.push(result);
+            if let (Operand::Value(from), Some((rest, constant))) = (from, makers.split(from))
+                && let Some(&rest) = more.of.get(&rest)
+            {
+                promises.require(rest, Holds::Fits);
+                found.moved.insert(from, constant);
+            }
+            found.promises = more.promises;
+            found.extensions.push(result);
         }
     }
-    (found, promises)
+    found
 }
 
 /// Promises with the numbers that a value is made of, and what each of those values is: one may be used many times.
+#[derive(Default)]
 struct Trial {
     promises: Promises,
     of: FxHashMap<ValueId, usize>,
+    /// The values that are looked at: a loop may lead back to them.
+    open: FxHashSet<ValueId>,
     /// The operations from the value to the one that is looked at.
     depth: usize,
 }
@@ -188,6 +208,22 @@ impl Trial {
 }
 
 impl Makers<'_> {
+    /// What a constant is added to, and the constant.
+    fn split(&self, operand: Operand) -> Option<(ValueId, i64)> {
+        let Operand::Value(value) = operand else { return None };
+        let constant = |id| Some(i64::from(self.module.const_bits(id)? as i32));
+        match self.of.get(&value)?.op {
+            Op::Binary(BinaryOp::Add, Operand::Value(rest), Operand::Const(id))
+            | Op::Binary(BinaryOp::Add, Operand::Const(id), Operand::Value(rest)) => {
+                Some((rest, constant(id)?))
+            }
+            Op::Binary(BinaryOp::Sub, Operand::Value(rest), Operand::Const(id)) => {
+                Some((rest, -constant(id)?))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a value is a sum, a difference or one of several numbers, or such times a constant: ids alone and their
     /// multiples need no promise.
     fn is_sum(&self, mut value: ValueId) -> bool {
@@ -196,9 +232,11 @@ impl Makers<'_> {
             value = match self.of.get(&value).map(|inst| &inst.op) {
                 Some(Op::Binary(B::Mul | B::Shl, Operand::Value(a), Operand::Const(_))) => *a,
                 Some(Op::Binary(B::Mul, Operand::Const(_), Operand::Value(a))) => *a,
-                Some(Op::Binary(B::Add | B::Sub | B::SMin | B::SMax, ..) | Op::Select(..)) => {
-                    return true;
-                }
+                Some(
+                    Op::Binary(B::Add | B::Sub | B::SMin | B::SMax, ..)
+                    | Op::Select(..)
+                    | Op::Phi(_),
+                ) => return true,
                 _ => return false,
             };
         }
@@ -220,9 +258,13 @@ impl Makers<'_> {
         if let Some(&number) = trial.of.get(&value) {
             return Some(number);
         }
+        if !trial.open.insert(value) {
+            return None;
+        }
         trial.depth += 1;
         let number = if trial.has_room() { self.made(trial, value, bits)? } else { return None };
         trial.depth -= 1;
+        trial.open.remove(&value);
         trial.of.insert(value, number);
         Some(number)
     }
@@ -299,6 +341,19 @@ impl Makers<'_> {
             Op::Select(_, a, b) => {
                 let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
                 Some(trial.promises.number(Number::Either(a, b)))
+            }
+            Op::Phi(ref arms) => {
+                let mut either = None;
+                for &(_, arm) in arms {
+                    let arm = self.number(trial, arm)?;
+                    either = Some(match either {
+                        Some(so_far) if so_far != arm => {
+                            trial.promises.number(Number::Either(so_far, arm))
+                        }
+                        _ => arm,
+                    });
+                }
+                either
             }
             Op::Binary(BinaryOp::Shl, a, Operand::Const(by)) => {
                 let by = self.module.const_bits(by).filter(|by| *by < 31)?;

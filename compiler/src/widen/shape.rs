@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::bounds::Bounds;
 use super::flow::{Flow, Node};
-use super::promises::{self, Promises};
+use super::promises::{self, Found, Promises};
 use super::queries::{of_group, of_query};
 use super::steps::{shifted_right, sum, times};
 use crate::ir::arena::Id;
@@ -124,7 +124,7 @@ pub(super) struct Shapes {
     least: u64,
     /// The extensions of numbers that may be promised not to wrap around, by value, and what is promised.
     promised: Vec<bool>,
-    promises: Promises,
+    found: Found,
 }
 
 impl Shapes {
@@ -152,9 +152,9 @@ impl Shapes {
             readable: vec![false; count],
             least: if rows == Rows::Whole { 8 } else { 1 },
             promised: vec![false; count],
-            promises: Promises::default(),
+            found: Found::default(),
         };
-        for value in promises::find(module, function, |_, _| true).0 {
+        for value in promises::find(module, function, |_, _| true).extensions {
             shapes.promised[value.index()] = true;
         }
         for &param in &function.params {
@@ -196,13 +196,13 @@ impl Shapes {
             matches!(shapes.of(result), Shape::Strided { guard: None, .. })
                 && !shapes.keeps_step(module, from)
         };
-        shapes.promises = promises::find(module, function, needs).1;
+        shapes.found = promises::find(module, function, needs);
         shapes
     }
 
     /// What the steps rely on that the entry function has to find out.
     pub(super) fn promises(&self) -> &Promises {
-        &self.promises
+        &self.found.promises
     }
 
     /// Whether a number of 32 bits with a step keeps it when it is extended with its sign, whatever the group.
@@ -251,10 +251,14 @@ impl Shapes {
         }
     }
 
-    /// The constant by which a product is moved before an operation extends it to 64 bits, as the
-    /// operation's operand has it and as its result has it.
+    /// The constant by which a product, or what is promised to fit, is moved before an operation extends it to 64
+    /// bits, as the operation's operand has it and as its result has it.
     pub(super) fn moved(&self, module: &Module, op: &Op) -> Option<(i64, i64)> {
         let (narrow, wide) = match op {
+            Op::Convert(ConvertOp::SExt, Operand::Value(a)) if self.found.moved.contains_key(a) => {
+                let moved = self.found.moved[a];
+                (moved, moved)
+            }
             Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => {
                 let moved = self.product(*a)?.moved;
                 (moved, moved)

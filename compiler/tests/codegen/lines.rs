@@ -58,6 +58,12 @@ fn lines_are_not_gathered() {
     // Too far apart.
     assert_eq!(apart(&reads("float", 5, &[0])), (1, 0));
     assert_eq!(apart(&reads("double", 3, &[0])), (1, 0));
+    // Neighbours at places of 32 bits, which are extended each for itself.
+    let narrow = "kernel void k(global uchar *out, global const uchar *in, int w) {
+                    uint x = get_global_id(0), y = get_global_id(1), i = y * w + x * 3;
+                    uchar a = in[(int)(i + 2)], b = in[(int)i], c = in[(int)(i + 1)];
+                    out[(int)i] = a; out[(int)(i + 1)] = b; out[(int)(i + 2)] = c; }";
+    assert_eq!(apart(narrow), (0, 0));
     // Under a test that most vectors pass whole, which have code of their own.
     let tested = "kernel void k(global float *out, global const float *in, int n) {
                     int i = get_global_id(0); if (i < n) out[i] = in[i * 2]; }";

@@ -178,6 +178,18 @@ kernel void loops(global int *io, int n) {
     a[j] = 0;
   for (int j = 0; j < 8; j++)
     s = s * 31 + a[j];
+  int y = i, at = s, turns = 0;
+  for (; turns < 1; turns++)
+    if (y < n) {
+      s ^= at;
+      y++;
+      at += x;
+    }
+  do {
+    s = s * 31 + y;
+    at ^= y;
+  } while (++turns < 1);
+  s = s * 31 + at + turns;
   io[i] = s;
 }";
 
@@ -255,6 +267,11 @@ fn loops_without_gain_or_bound_are_left() {
     assert_eq!(loops_left("int b[4]; for (int i = 0; i < n; i++) b[i] = i; p[2] = b[1];"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += table[i];"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 1; i++) p[n] += 1;"), 0);
+    assert_eq!(loops_left("for (int i = 0; i < 2; i++) p[n] += 1;"), 1);
+    assert_eq!(loops_left("int i = 0; do p[n] += 1; while (++i < 1);"), 0);
+    assert_eq!(loops_left("int i = 0; do p[n] += 1; while (++i < 2);"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 1; i++) { barrier(1); p[n] += 1; }"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / 3.0f);"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / (float)n);"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(p[i] / (float)n);"), 1);

@@ -10,6 +10,10 @@ use crate::widen::{int, ints, wide};
 
 /// How many conditions a kernel has, and whether its widened form has branches.
 fn conditions(index: &str) -> (usize, bool) {
+    conditions_at("-O2", index)
+}
+
+fn conditions_at(level: &str, index: &str) -> (usize, bool) {
     let module = module(&clang::compile_text(
         &format!(
             "kernel void k(global int *out, int n, long m) {{
@@ -18,7 +22,7 @@ fn conditions(index: &str) -> (usize, bool) {
                out[{index}] = n;
              }}"
         ),
-        &["-O2", "-w"],
+        &[level, "-w"],
     ));
     let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
     let text = widened.module.function_text(widened.function).to_string();
@@ -33,6 +37,8 @@ fn indices_of_ids_and_arguments_are_promised() {
         let (count, tests) = conditions(index);
         assert!(count > 0 && !tests, "{index}");
     }
+    let merged = "({ int i = y * n + x; if (m & 1) i += n; i; })";
+    assert!(conditions_at("-O0", merged).0 > 0, "one of two");
     // What needs none, what is computed otherwise, and numbers without a sign.
     for index in ["x + 1", "lx + 3", "lx * 6"] {
         assert_eq!(conditions(index), (0, false), "{index}");
@@ -121,6 +127,21 @@ const KERNELS: &str = "
       out[3 * at + 1] = (long)(int)((x - m) << 2);
       out[3 * at + 2] = (long)(int)((m - x - y) * -5u);
     }
+    // One of two numbers, and neighbours of a number.
+    kernel void either(global long *out, int n, int m) {
+      uint x = get_global_id(0), i = x + n;
+      if (m & 1) i = x + m;
+      out[(get_global_id(1) - get_global_offset(1)) * get_global_size(0) + x] = (long)(int)i;
+    }
+    kernel void other(global long *out, int n, int m) {
+      uint x = get_global_id(0), i = x + m;
+      if (m & 1) i = x + n;
+      out[(get_global_id(1) - get_global_offset(1)) * get_global_size(0) + x] = (long)(int)i;
+    }
+    kernel void beside(global long *out, int n, int m) {
+      uint x = get_global_id(0), i = x + n;
+      out[(get_global_id(1) - get_global_offset(1)) * get_global_size(0) + x] = (long)(int)(i - 1000);
+    }
     kernel void turns(global int *out, int columns, int n) {
       int i = get_global_id(0), j = get_global_id(1);
       int from = get_global_offset(0), off = get_global_offset(1);
@@ -137,7 +158,8 @@ fn numbers_wrap_around_where_they_do() {
         [[32, 1, 1], [16, 16, 1], [64, 4, 2], [10, 10, 1], [5, 20, 1], [16, 2, 3], [1, 100, 1]];
     let offsets = [[0, 0, 0], [0x7fff_ffe8, 0x7fff_fffc, 0], [3, 0x1_0000_0007, 0xffff_ffff]];
     let limits = [3, -9, 1 << 20, 0x7fff_fff0, i32::MAX - 70, -0x7fff_fff8, i32::MIN];
-    let mut runs: [Vec<Run>; 5] = Default::default();
+    let mut runs: [Vec<Run>; 8] = Default::default();
+    const NEAR: i32 = i32::MAX - 40;
     for group in groups {
         for offset in offsets {
             let global = [2 * group[0], 2 * group[1], group[2]].map(u64::from);
@@ -162,9 +184,19 @@ fn numbers_wrap_around_where_they_do() {
                 let out = ints(items * 6, |_| -1);
                 runs[4].push((Grid { offset, ..grid }, vec![out, int(3), int(m)]));
             }
+            // One of two numbers fits, or a sum fits of a number that does not.
+            for (n, m) in [(3, 7), (3, NEAR), (3, NEAR + 1), (NEAR, 4), (NEAR, 5)] {
+                let near = Grid { offset: [0, offset[1], 0], ..grid };
+                let run = (near, vec![ints(items * 2, |_| -1), int(n), int(m)]);
+                runs[5..].iter_mut().for_each(|runs| runs.push(run.clone()));
+            }
         }
     }
-    for (name, runs) in ["numbers", "waits", "turns", "moves", "scaled"].into_iter().zip(&runs) {
-        same_in_all(&module, name, runs);
+    let names = ["numbers", "waits", "turns", "moves", "scaled", "either", "other", "beside"];
+    // As clang writes them without optimisation, where one of two numbers is a phi.
+    let plain = crate::harness::module(&clang::compile_text(KERNELS, &["-O0", "-w"]));
+    for (name, runs) in names.into_iter().zip(&runs) {
+        let is_plain = ["either", "other", "beside"].contains(&name);
+        same_in_all(if is_plain { &plain } else { &module }, name, runs);
     }
 }
