@@ -621,4 +621,12 @@ impl Block {
     pub fn phis(&self) -> impl Iterator<Item = &Inst> {
         self.insts.iter().take_while(|inst| matches!(inst.op, Op::Phi(_)))
     }
+
+    /// Makes what its phis take from block `from` what they take from block `to`.
+    pub fn redirect_phis(&mut self, from: BlockId, to: BlockId) {
+        for inst in &mut self.insts {
+            let Op::Phi(arms) = &mut inst.op else { break };
+            arms.iter_mut().filter(|arm| arm.0 == from).for_each(|arm| arm.0 = to);
+        }
+    }
 }

@@ -48,11 +48,6 @@ pub(super) fn rename_predecessor(
 ) {
     let next: HashSet<_> = end.successors().into_iter().collect();
     for next in next {
-        for inst in &mut function.blocks[next].insts {
-            let Op::Phi(incoming) = &mut inst.op else { break };
-            for (block, _) in incoming.iter_mut().filter(|(block, _)| *block == from) {
-                *block = to;
-            }
-        }
+        function.blocks[next].redirect_phis(from, to);
     }
 }

@@ -326,11 +326,7 @@ impl Writer<'_> {
         let [zero, one, last] =
             [0, 1, u64::from(TURNS - 1)].map(|n| Operand::Const(self.module.const_int(int, n)));
         for (_, block) in self.function.blocks.iter_mut() {
-            for inst in &mut block.insts {
-                let Op::Phi(arms) = &mut inst.op else { break };
-                arms.iter_mut().filter(|arm| arm.0 == plan.header).for_each(|arm| arm.0 = rest);
-                arms.sort_by_key(|&(from, _)| from);
-            }
+            block.redirect_phis(plan.header, rest);
         }
         let header = &mut self.function.blocks[plan.header];
         let phis = header.phis().count();

@@ -237,10 +237,7 @@ fn copy(module: &Module, function: &mut Function, plan: &Plan) {
     let loc = function.blocks[first.block].loc;
     let masked = function.blocks.push(Block { insts: Vec::new(), terminator, loc });
     for next in [first.inside, first.outside] {
-        for inst in &mut function.blocks[next].insts {
-            let Op::Phi(arms) = &mut inst.op else { break };
-            arms.iter_mut().filter(|arm| arm.0 == first.block).for_each(|arm| arm.0 = masked);
-        }
+        function.blocks[next].redirect_phis(first.block, masked);
     }
     let (places, names) = function.copies_of(&plan.behind);
     let named = |operand: Operand| match operand {

@@ -53,10 +53,7 @@ fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
     let all: Vec<BlockId> = function.blocks.ids().collect();
     let moved = function.blocks.push(entry);
     for &id in &all {
-        for inst in &mut function.blocks[id].insts {
-            let Op::Phi(arms) = &mut inst.op else { break };
-            arms.iter_mut().filter(|arm| arm.0 == ENTRY).for_each(|arm| arm.0 = moved);
-        }
+        function.blocks[id].redirect_phis(ENTRY, moved);
     }
     let originals: Vec<BlockId> =
         all.iter().map(|&id| if id == ENTRY { moved } else { id }).collect();

@@ -257,10 +257,7 @@ impl<'a> Writer<'a> {
                 arms.push((rest, end));
             }
         }
-        for inst in &mut blocks[after].insts {
-            let Op::Phi(arms) = &mut inst.op else { break };
-            arms.iter_mut().filter(|arm| arm.0 == block).for_each(|arm| arm.0 = behind);
-        }
+        blocks[after].redirect_phis(block, behind);
         // The code behind uses the values of the last turn, wherever that was.
         let own: HashSet<ValueId> =
             blocks[block].insts.iter().filter_map(|inst| inst.result).collect();
