@@ -8,6 +8,7 @@ use tally_tests::lists::NONE;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
+use twox_hash::XxHash3_128;
 
 const SOURCE: &str = "
     global uint total = 40;
@@ -115,13 +116,32 @@ fn code_that_a_binary_lacks_is_built_from_its_source() {
     let said = says(&[("TALLY_COMPILER", "/nonexistent"), ("TALLY_CACHE", "0")]);
     assert!(!said.contains("[1, 20, 1] is at"), "{said}");
     assert!(said.contains("\"waits\" runs groups of [1, 20, 1] one item at a time"), "{said}");
+    // A compiler that describes the kernels otherwise, as another version may, does not make it.
+    let bytes = std::fs::read(&path).expect("it was written");
+    std::fs::write(&path, described_otherwise(&bytes)).expect("our own file");
+    let said = says(&[]);
+    assert!(!said.contains("[1, 20, 1] is at"), "{said}");
+    let why = "one item at a time: the compiler is not that of the native binary";
+    assert!(said.contains(why), "{said}");
     // If the file stays, that is no failure.
     let _ = std::fs::remove_file(&path);
 }
 
+/// The binary with another attribute of a kernel in its description. `compiler/protocol/src/native.rs` says where the
+/// hash of its contents is.
+fn described_otherwise(bytes: &[u8]) -> Vec<u8> {
+    let (old, new) = (b"work_group_size_hint", b"work_group_size_HINT");
+    let at = bytes.windows(old.len()).position(|it| it == old).expect("it is described");
+    let mut bytes = bytes.to_vec();
+    bytes[at..][..new.len()].copy_from_slice(new);
+    let hash = XxHash3_128::oneshot(&bytes[40..]);
+    bytes[24..40].copy_from_slice(&hash.to_le_bytes());
+    bytes
+}
+
 /// A kernel whose items wait for each other, and one whose items do not.
 const SIZES: &str = "
-    kernel void waits(global uint *out) {
+    kernel __attribute__((work_group_size_hint(1, 20, 1))) void waits(global uint *out) {
         local uint mine[20];
         mine[get_local_id(1)] = get_local_id(1) * 7;
         barrier(CLK_LOCAL_MEM_FENCE);
