@@ -144,6 +144,34 @@ fn without_a_compiler_the_log_says_what_to_install() {
     ze::in_child("child_without_a_compiler", &[]);
 }
 
+/// "DEPENDENCY_UNAVAILABLE: external required dependency is unavailable or missing": here the program that starts
+/// the front end, which lies beside tally-compiler.
+#[test]
+fn without_the_program_for_the_front_end_the_log_names_it() {
+    // The loader passes the driver's compiler to children, so it has to be opened.
+    let _gpu = Gpu::new();
+    let folder = env::temp_dir().join(format!("tally-front-end-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder can be made");
+    let compiler = folder.join("tally-compiler");
+    let real = env::var("TALLY_COMPILER").expect("the tests name the compiler");
+    std::os::unix::fs::symlink(real, &compiler).expect("our own folder");
+    ze::in_child(
+        "child_without_the_program",
+        &[("TALLY_COMPILER", compiler.to_str().expect("a name in UTF-8"))],
+    );
+    // If the folder stays, that is no failure.
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_without_the_program() {
+    let gpu = Gpu::new();
+    let (result, module, log) = build(&gpu, SOURCE.as_bytes(), "-DFACTOR=1");
+    assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE);
+    assert!(module.is_null() && log.contains("/tally-opencl-c: "), "{log}");
+}
+
 #[test]
 #[ignore = "runs in a child process"]
 fn child_without_a_compiler() {

@@ -37,7 +37,7 @@ pub fn compile(folder: &Path, request: &Request) -> Result<Compiled, Failure> {
     let died = |why: &dyn fmt::Display| Failure::Died(why.to_string());
     let program = folder.join(PROGRAM);
     let mut process = tally_compiler_protocol::spawn(&program)
-        .map_err(|error| died(&format!("{}: {error}", program.display())))?;
+        .map_err(|error| Failure::NoProgram(format!("{}: {error}", program.display())))?;
     let answer = frame::send(&mut process.socket, request)
         .and_then(|()| frame::receive::<Result<Compiled, Failure>>(&mut process.socket));
     answer.unwrap_or_else(|error| {

@@ -47,7 +47,9 @@ pub enum Failure {
     Refused(String),
     /// The build options are wrong; the compiler's messages.
     Options(String),
-    /// The compiler process could not be started, died or broke its protocol; how.
+    /// The program that compiles is missing or cannot be started; why.
+    NoProgram(String),
+    /// The compiler process died or broke its protocol; how.
     Died(String),
 }
 
@@ -58,6 +60,9 @@ impl fmt::Display for Failure {
                 "there is no compiler for OpenCL C: install intel-opencl-rt from the Python package index, or clang 20 or newer",
             ),
             Self::Refused(log) | Self::Options(log) => f.write_str(log),
+            Self::NoProgram(why) => {
+                write!(f, "the program that compiles OpenCL C cannot be started: {why}")
+            }
             Self::Died(how) => write!(f, "the process that compiles OpenCL C failed: {how}"),
         }
     }

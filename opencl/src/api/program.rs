@@ -181,7 +181,7 @@ pub unsafe extern "C" fn clBuildProgram(
         }
         built.map_err(|failure| {
             Code(match failure {
-                Failure::NoCompiler => CL_COMPILER_NOT_AVAILABLE,
+                Failure::NoCompiler | Failure::NoProgram(_) => CL_COMPILER_NOT_AVAILABLE,
                 Failure::Options(_) => CL_INVALID_BUILD_OPTIONS,
                 Failure::Refused(_) | Failure::Died(_) => CL_BUILD_PROGRAM_FAILURE,
             })

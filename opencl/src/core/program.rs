@@ -86,7 +86,7 @@ impl Program {
             Origin::Source(source) => {
                 let request = Request::new(source.clone(), options.clone());
                 own_folder()
-                    .ok_or_else(|| Failure::Died("this library has no folder".to_owned()))
+                    .ok_or_else(|| Failure::NoProgram("this library has no folder".to_owned()))
                     .and_then(|folder| compile(&folder, &request))
             }
             Origin::Il(spirv) | Origin::Binary(spirv) => {

@@ -13,18 +13,20 @@ use crate::process;
 /// SPIR-V, with the flags that concern code. The second part is the front end's log, also if it fails.
 ///
 /// # Errors
-/// MODULE_BUILD_FAILURE; DEPENDENCY_UNAVAILABLE: there is no compiler.
+/// MODULE_BUILD_FAILURE; DEPENDENCY_UNAVAILABLE: there is no compiler, or a program of Tally's is missing.
 pub(super) fn compile(text: String, flags: String) -> (Result<Input>, String) {
     let options = options::for_code(&flags);
     // The program is installed beside the compiler, which may be elsewhere than the driver (TALLY_COMPILER).
     let compiler = program(process::own_folder().as_deref());
     let folder = compiler.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let folder = folder.ok_or_else(|| Failure::Died("there is no tally-compiler".to_owned()));
+    let folder = folder.ok_or_else(|| Failure::NoProgram("there is no tally-compiler".to_owned()));
     match folder.and_then(|folder| front_end(&folder, &Request::new(text, flags))) {
         Ok(made) => (Ok(Input { spirv: made.spirv, options, ..Input::default() }), line(made.log)),
         Err(failure) => {
             let code = match failure {
-                Failure::NoCompiler => ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE,
+                Failure::NoCompiler | Failure::NoProgram(_) => {
+                    ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE
+                }
                 _ => ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
             };
             let log = failure.to_string();
