@@ -53,9 +53,15 @@ fn folder() -> PathBuf {
     ze::file("checks")
 }
 
-/// Where programs and kernels are built. Programs of one file have their module in common, so its code is kept there.
+/// Where programs and kernels are built.
 fn built() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks")
+}
+
+/// Variables that keep the code of kernels, by the compiler that makes it: the programs of a file have their module in
+/// common. `scripts/test` turns the cache off.
+fn cache() -> [(&'static str, PathBuf); 2] {
+    [("TALLY_CACHE", "1".into()), ("TALLY_CACHE_DIR", built().join("cache"))]
 }
 
 fn run(command: &mut Command) -> String {
@@ -123,7 +129,7 @@ impl Programs {
             .arg(&self.kernels)
             .arg(name)
             .env("TALLY_LANE", "embedded")
-            .env("TALLY_CACHE_DIR", built().join("cache"))
+            .envs(cache())
             .envs(workers.map(|workers| ("TALLY_WORKERS", workers)))
             .output()
             .expect("it starts");
@@ -387,7 +393,7 @@ fn suppressions_and_sarif_go_through_a_whole_program() {
             .args([&known, Path::new("--sarif"), &sarif, Path::new("--report"), &json])
             .args([&programs.program, &programs.kernels, Path::new("past_the_end")])
             .env("TALLY_LANE", "embedded")
-            .env("TALLY_CACHE_DIR", built().join("cache"))
+            .envs(cache())
             .output()
             .expect("it starts");
         let read = |path: &Path| -> Value {
