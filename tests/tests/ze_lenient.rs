@@ -45,17 +45,15 @@ fn a_structure_without_a_type_is_the_one_that_is_meant() {
     assert_eq!(unset.stype, UNSET, "it stays as it was");
 }
 
-/// Extensions of such a structure are processed, and must have their own type.
+/// Extensions of such a structure are processed, but not what drivers and devices are asked with, as with Intel's
+/// driver: programs hand over uninitialised structures there.
 #[test]
 fn the_chain_of_a_structure_without_a_type_counts() {
     let device = ze::device();
-    for (stype, is_filled) in [(ze_eu_count_ext_t::STYPE, true), (UNSET, false)] {
-        let mut units = ze_eu_count_ext_t { stype, ..Default::default() };
-        let mut properties = ze_device_properties_t {
-            stype: UNSET,
-            pNext: (&raw mut units).cast(),
-            ..Default::default()
-        };
+    for (stype, is_filled) in [(ze_device_properties_t::STYPE, true), (UNSET, false)] {
+        let mut units = ze_eu_count_ext_t::default();
+        let next = (&raw mut units).cast();
+        let mut properties = ze_device_properties_t { stype, pNext: next, ..Default::default() };
         check!(zeDeviceGetProperties(device, &raw mut properties));
         assert_eq!(units.numTotalEUs != 0, is_filled, "{stype:?}");
     }
@@ -115,6 +113,14 @@ fn properties_are_answered_whatever_the_structure_says_that_it_is() {
         check!(zeDeviceGetCacheProperties(gpu.device, &raw mut count, &raw mut cache));
         assert_eq!(cache.pNext, next);
     }
+    // Of drivers and devices VkFFT asks with zero there.
+    let stype = ze_structure_type_t(0);
+    let mut driver = ze_driver_properties_t { stype, pNext: next, ..Default::default() };
+    check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
+    assert_ne!(driver.driverVersion, 0);
+    let mut device = ze_device_properties_t { stype, pNext: next, ..Default::default() };
+    check!(zeDeviceGetProperties(gpu.device, &raw mut device));
+    assert_ne!(device.maxMemAllocSize, 0);
 }
 
 /// Intel's benchmarks and the conformance suite request as much alignment as memory.

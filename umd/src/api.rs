@@ -408,6 +408,24 @@ impl<'c> Call<'c> {
         Ok((out, self.chain(std::ptr::null())))
     }
 
+    /// Does the same as [`Call::raw_properties`], but zero is no `stype` with which `pNext` is looked at: Intel's driver
+    /// does not follow it then for drivers and devices (`DriverHandle::getProperties`, `Device::getProperties`), and
+    /// VkFFT hands over what lay on its stack.
+    ///
+    /// # Errors
+    /// INVALID_NULL_POINTER.
+    pub fn named_properties<T: Chained>(
+        self,
+        ptr: *mut T,
+        name: &'static str,
+        others: &[ze_structure_type_t],
+    ) -> Result<(&'c mut T, Chain<'c>)> {
+        let (out, chain) = self.raw_properties(ptr, name, others)?;
+        // SAFETY: not null, so good to read for the call.
+        let is_unset = unsafe { (*ptr.cast::<Head>()).stype } == UNSET;
+        Ok((out, if is_unset { self.chain(std::ptr::null()) } else { chain }))
+    }
+
     /// The structures that extend another one.
     pub fn chain(self, next: *const c_void) -> Chain<'c> {
         Chain {

@@ -79,7 +79,7 @@ api! {
         let device = call.handle(hDevice, "hDevice")?;
         let in_hz = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
         let (out, chain) =
-            call.raw_properties(pDeviceProperties, "pDeviceProperties", &[in_hz])?;
+            call.named_properties(pDeviceProperties, "pDeviceProperties", &[in_hz])?;
         describe(device, out, out.stype == in_hz);
         for link in chain {
             match link.stype() {

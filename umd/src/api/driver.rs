@@ -191,7 +191,7 @@ api! {
     ) {
         call.handle(hDriver, "hDriver")?;
         let (properties, chain) =
-            call.raw_properties(pDriverProperties, "pDriverProperties", &[])?;
+            call.named_properties(pDriverProperties, "pDriverProperties", &[])?;
         properties.uuid.id = Driver::uuid();
         properties.driverVersion = Driver::version();
         for link in chain {
