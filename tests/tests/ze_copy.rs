@@ -26,6 +26,53 @@ fn host_memory_is_read_when_the_copy_runs() {
     assert_eq!(target, source);
 }
 
+/// A copy between the driver's memory and other memory of the process is complete when the append to an immediate
+/// list returns, if the list has nothing left to do. Intel's driver copies such memory on the host, and VkFFT frees it
+/// right after the append. Behind commands that wait, the append returns first.
+#[test]
+fn transfers_of_ordinary_memory_are_complete_at_once() {
+    const BYTES: usize = 16 << 20;
+    let gpu = Gpu::new();
+    let memory = gpu.device_memory::<u8>(BYTES);
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let gate = pool.event(0);
+    let none = ptr::null_mut();
+    for (ordinal, in_order) in [(0, true), (0, false), (1, true), (1, false)] {
+        let list = gpu.immediate(ordinal, in_order);
+        let mut here = vec![7_u8; BYTES];
+        let there = memory.ptr().cast();
+        for round in 0..3 {
+            here.fill(round);
+            let from = here.as_ptr().cast();
+            check!(zeCommandListAppendMemoryCopy(list.0, there, from, BYTES, NONE, 0, none));
+            check!(zeCommandListHostSynchronize(list.0, 0));
+            here.fill(99);
+            let to = here.as_mut_ptr().cast();
+            check!(zeCommandListAppendMemoryCopy(list.0, to, there, BYTES, NONE, 0, none));
+            assert!(here == vec![round; BYTES]);
+        }
+        gate.reset();
+        list.wait(&[&gate]);
+        list.barrier(None, &[]);
+        let to = here.as_mut_ptr().cast();
+        check!(zeCommandListAppendMemoryFill(
+            list.0,
+            there,
+            [5_u8].as_ptr().cast(),
+            1,
+            BYTES,
+            NONE,
+            0,
+            none
+        ));
+        list.barrier(None, &[]);
+        check!(zeCommandListAppendMemoryCopy(list.0, to, there, BYTES, NONE, 0, none));
+        gate.signal();
+        list.synchronize();
+        assert!(here == vec![5; BYTES]);
+    }
+}
+
 /// Patterns of every allowed size, in and out of the packet.
 #[test]
 fn patterns_of_every_size_are_filled() {

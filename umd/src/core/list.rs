@@ -430,6 +430,29 @@ impl List {
         }
     }
 
+    /// Whether a transfer between two places, without a wait list, is to be complete when its append returns: one is
+    /// ordinary memory of the process, the other is the driver's, and the transfer waits for nothing.
+    ///
+    /// Intel's driver does so for ordinary memory in immediate lists: it copies on the host, or through a buffer of its
+    /// own (`preferCopyThroughLockedPtr`, `StagingBufferManager::isValidForStaging`). Programs rely on it and free
+    /// the memory without a wait (VkFFT). In a list with earlier commands Intel's driver waits for these too; here
+    /// the transfer follows them, since they may wait for what the host has yet to do. Checks have to see such
+    /// programs, and captured commands do not run.
+    #[inline]
+    pub fn transfers_at_once(&self, one: u64, other: u64) -> bool {
+        let ListKind::Immediate(_, list, _) = &self.kind else { return false };
+        let vm = self.context.vm();
+        vm.in_reservation(one) != vm.in_reservation(other) && !special::is_any() && list.is_idle()
+    }
+
+    /// Waits for all commands of an immediate list.
+    ///
+    /// # Errors
+    /// DEVICE_LOST; INVALID_ARGUMENT for a regular list.
+    pub fn complete(&self) -> Result {
+        self.as_immediate()?.1.synchronize(u64::MAX).map(drop)
+    }
+
     /// Bytes from an address to the end of the allocation that contains it.
     #[inline]
     pub fn rest(&self, address: u64) -> Option<u64> {

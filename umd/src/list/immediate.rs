@@ -184,6 +184,13 @@ impl Immediate {
         Ok(())
     }
 
+    /// Whether all appended commands are complete. False also if that is not known without another command.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        (self.in_order || !self.lock().uncovered)
+            && self.counter.cell().reached(self.counter.reserved())
+    }
+
     /// The value of the counter at which all appended commands are complete, if the list is in-order.
     pub fn last(&self) -> Option<(Cell, u64)> {
         self.in_order.then(|| (self.counter.cell(), self.counter.reserved()))
