@@ -450,8 +450,8 @@ fn most_ids(way: &Way) -> u32 {
     MOST_IDS / u32::try_from(way.shapes.factor()).unwrap_or(1)
 }
 
-/// Adds code for vectors that need no masks: copies of what is behind a test, unless items come together there, and
-/// strips of loops. Returns the way through both.
+/// Adds code for vectors that need no masks: copies of what is behind a test, unless items wait for each other there,
+/// and strips of loops. Returns the way through both.
 fn without_masks(
     module: &mut Module,
     source: &mut Function,
@@ -462,7 +462,7 @@ fn without_masks(
     if !together && let Some(both) = edges::run(module, source, &way, steps) {
         way = both;
     }
-    if !together && whole::run(module, source, &way) {
+    if whole::run(module, source, &way) {
         way = Way::new(module, source, Rows::Whole, steps)?;
     }
     if let Some(apart) = strips::run(module, source, &way) {

@@ -202,15 +202,21 @@ impl<'a> Finder<'a> {
             let access = access.and_then(|(kind, at, value, mask, access)| {
                 self.part(kind, index, at, value, mask, access)
             });
-            // A read may see an earlier write, and a write may overwrite what was read or written. What is constant is
-            // not written.
-            let (reads, writes) =
-                (reads(&inst.op) && !self.is_constant(&inst.op), writes(&inst.op));
-            let ends = |open: &Chunk| match open.kind {
-                Kind::Read => writes,
-                Kind::Write => {
-                    let own = access.as_ref().is_some_and(|new| self.is_apart(open, new));
-                    (reads || writes) && !own
+            // A read may see an earlier write, and a write may overwrite what was read or written, unless one is in
+            // another address space.
+            let (reads, writes) = (reads(&inst.op), writes(&inst.op));
+            let space = self.space_of(&inst.op);
+            let ends = |open: &Chunk| {
+                let [mine, other] = [Some(self.space(open.parts[0].at)), space];
+                let elsewhere = mine != other && other.is_some();
+                let generic = [mine, other].contains(&Some(AddressSpace::Generic));
+                let may_be_same = !elsewhere || generic;
+                match open.kind {
+                    Kind::Read => writes && may_be_same,
+                    Kind::Write => {
+                        let own = access.as_ref().is_some_and(|new| self.is_apart(open, new));
+                        (reads || writes) && may_be_same && !own
+                    }
                 }
             };
             let ended: Vec<bool> = self.open.iter().map(ends).collect();
@@ -225,14 +231,36 @@ impl<'a> Finder<'a> {
         self.found
     }
 
-    /// Whether an operation reads constant memory.
-    fn is_constant(&self, op: &Op) -> bool {
-        let (Op::Load(at, ..) | Op::MaskedLoad(at, ..) | Op::Gather(at, ..)) = *op else {
-            return false;
-        };
-        let types = &self.module.types;
-        let pointer = types.element(self.module.operand_type(self.function, at));
-        matches!(types[pointer], Type::Pointer(AddressSpace::Constant))
+    /// The address space that an operation accesses, if it is a load or a store.
+    fn space_of(&self, op: &Op) -> Option<AddressSpace> {
+        match *op {
+            Op::Load(at, ..)
+            | Op::MaskedLoad(at, ..)
+            | Op::Gather(at, ..)
+            | Op::Store(at, ..)
+            | Op::MaskedStore(at, ..)
+            | Op::Scatter(at, ..) => Some(self.space(at)),
+            _ => None,
+        }
+    }
+
+    /// The address space of an address, or of what it was before it became one of any space.
+    fn space(&self, mut at: Operand) -> AddressSpace {
+        loop {
+            let types = &self.module.types;
+            let pointer = types.element(self.module.operand_type(self.function, at));
+            match types[pointer] {
+                Type::Pointer(AddressSpace::Generic) => {}
+                Type::Pointer(space) => return space,
+                _ => return AddressSpace::Generic,
+            }
+            let Operand::Value(value) = at else { return AddressSpace::Generic };
+            at = match self.made.get(&value) {
+                Some(Op::Address { base, .. }) => *base,
+                Some(Op::Convert(ConvertOp::PtrCast, from)) => *from,
+                _ => return AddressSpace::Generic,
+            };
+        }
     }
 
     /// Whether a write is to the same rows, but to no bytes that others of them write.

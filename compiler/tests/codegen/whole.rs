@@ -7,6 +7,7 @@ use tally_compiler::widen;
 
 use crate::diff::{Input, same, same_in_all};
 use crate::harness::{Grid, clang, module};
+use crate::transpose::apart;
 use crate::widen::{int, ints, wide};
 
 /// Sizes below, at, and above whole vectors, and none.
@@ -132,4 +133,89 @@ fn whole_vectors_have_code_of_their_own() {
         gathers(id) == 0 && insts.iter().any(|inst| matches!(inst.op, Op::Store(..)))
     });
     assert_eq!(stores.count(), 1, "{}", widened.module.function_text(widened.function));
+}
+
+/// Behind a barrier, too, if none is in the copy.
+#[test]
+fn code_behind_barriers_is_copied() {
+    let text = "kernel void table(global uchar *out, global const uchar *in, int n) {
+           local uchar t[256];
+           int i = get_global_id(0), l = get_local_id(0);
+           for (int k = l; k < 256; k += get_local_size(0)) t[k] = k * 7 + n;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           if (i < n) {
+             uchar a = in[3 * i], b = in[3 * i + 1], c = in[3 * i + 2];
+             out[3 * i] = t[a]; out[3 * i + 1] = t[b] + 1; out[3 * i + 2] = t[c] + 2;
+           } }
+         kernel void again(global uchar *out, global const uchar *in, int n) {
+           local uchar t[64];
+           int i = get_global_id(0), l = get_local_id(0);
+           t[l] = in[i];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           uchar a = 3;
+           if (i < n) { a += in[2 * i] * t[(l + 1) % get_local_size(0)]; out[i] = a; }
+           barrier(CLK_LOCAL_MEM_FENCE);
+           t[l] = a;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           if (i + 5 < n) out[300 + i] = t[(l + 2) % get_local_size(0)] + in[2 * i + 1]; }
+         kernel void inside(global uchar *out, global const uchar *in, int n) {
+           local uchar t[64];
+           int i = get_global_id(0), l = get_local_id(0);
+           t[l] = in[i];
+           if (i < n) {
+             barrier(CLK_LOCAL_MEM_FENCE);
+             out[i] = in[2 * i] + t[l ^ 1];
+           } }";
+    let module = wide(text);
+    let buffer = |by: i32| ints(240, move |i| i.wrapping_mul(by));
+    for group in [48, 40, 16] {
+        let grid = Grid::line(4 * group, group as u32);
+        let run = |n: i32| (grid, vec![buffer(0x0101_3577), buffer(0x0731_2505), int(n)]);
+        same_in_all(&module, "table", &SIZES.map(run));
+        same_in_all(&module, "again", &SIZES.map(run));
+        // All items of a group reach it, or none does.
+        same_in_all(&module, "inside", &[0, 1, 4].map(|groups| run(groups * group as i32)));
+    }
+    // The places in the table are looked up; the pixels are lines, and rows under the mask.
+    let copies = |name: &str| {
+        let kernel = module.kernels.iter().find(|it| it.name == name).unwrap();
+        let widened = widen::widen(&module, kernel, 16).unwrap();
+        let function = &widened.module.functions[widened.function];
+        let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        insts.filter(|inst| matches!(inst.op, Op::Store(..))).count()
+    };
+    assert!(copies("table") >= 3, "{}", copies("table"));
+    let kernel = module.kernels.iter().find(|it| it.name == "inside").unwrap();
+    let widened = widen::widen(&module, kernel, 16).unwrap();
+    let text = widened.module.function_text(widened.function).to_string();
+    assert_eq!(text.matches("barrier workgroup").count(), 1, "{text}");
+}
+
+/// What is written to one address space is not parted by accesses of another one, but by those of any.
+#[test]
+fn other_address_spaces_do_not_part_rows() {
+    let text =
+        "kernel void local_table(global uchar *out, global const uchar *in, local uchar *t) {
+           size_t i = get_global_id(0);
+           t[get_local_id(0)] = i * 5;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           uchar a = in[3 * i] & 15, b = in[3 * i + 1] & 15, c = in[3 * i + 2] & 15;
+           out[3 * i] = t[a]; out[3 * i + 1] = t[b]; out[3 * i + 2] = t[c]; }";
+    assert_eq!(apart(text), (3, 0));
+    let any = "kernel void any(global uchar *out, local uchar *t, int n) {
+           size_t i = get_global_id(0);
+           uchar *p = n ? (uchar *)out : (uchar *)t;
+           t[get_local_id(0)] = 1;
+           out[3 * i] = i * 7; uchar a = p[3 * i * n];
+           out[3 * i + 1] = a + 9; uchar b = p[(3 * i + 1) * n];
+           out[3 * i + 2] = b * 3; }";
+    let grid = Grid::line(64, 32);
+    let bytes = |by: i32| ints(48, move |i| i.wrapping_mul(by));
+    let inputs = [bytes(0x0101_3577), bytes(0x0731_2505), Input::Local(32)];
+    same(&wide(text), "local_table", grid, &inputs, "");
+    // As clang writes it without optimisation: otherwise it knows what is read.
+    let any = module(&clang::compile_text(any, &["-O0", "-w"]));
+    for n in [0, 1] {
+        same(&any, "any", grid, &[bytes(3), Input::Local(32), int(n)], "");
+    }
 }
