@@ -23,7 +23,7 @@ mod write;
 use std::collections::{HashMap, HashSet};
 
 use self::counters::{Counter, Loops};
-use super::runs::mirrored;
+use super::compares::mirrored;
 use super::shape::{Rows, Shape};
 use super::way::Way;
 use crate::ir::arena::Id;

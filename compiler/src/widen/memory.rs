@@ -205,9 +205,16 @@ impl Widener<'_> {
     /// its own that the processor does not predict. The next vectors of this row will need the adjacent
     /// lines: prefetched two vectors ahead they are there in time. Outside of loops the same is done
     /// four vectors ahead if a vector takes long.
+    ///
+    /// Not where a loop's counter has bounds in each group ([`promises`](super::promises)): such loops had tests in place
+    /// of prefetches. Rows that are a multiple of a page apart compete for one set of the cache, with these lines, too: a
+    /// product of matrices with rows of 4 KiB takes half the time without, one with rows of 4,032 bytes 1.2 times as long.
     fn prefetch(&mut self, at: Operand, first: Operand, size: u64) {
         let ty = self.type_in(at);
         let Operand::Value(value) = at else { return };
+        if self.shapes.is_counted(value) {
+            return;
+        }
         let global = matches!(self.out.module.types[ty], Type::Pointer(AddressSpace::Global));
         let outside = self.flow.within[self.block.index()].is_none();
         let ahead = match self.shapes.moves_in_loop(self.flow, value, self.block) {

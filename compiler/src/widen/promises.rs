@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of 32 bits that must not wrap around in a group, for the steps of indices to hold.
 //!
-//! `in[y * n + x]` with ids that are `int` may wrap around, for all that its types say. What is made of ids, sizes and
-//! the kernel's arguments by sums and products has bounds in each group, though, which the entry function computes
+//! `in[y * n + x]` with ids that are `int` may wrap around, for all that its types say. What is made of ids, sizes,
+//! the kernel's arguments and the counters of loops by sums and products has bounds in each group, though, which the entry function computes
 //! before it runs the group in vectors ([`crate::lower`]): a few instructions for each group in place of a test, and of
 //! a second path, for each access. Groups in which such a number may wrap around run one item at a time; in a program
 //! in C that is a fault.
@@ -11,8 +11,11 @@
 //!   y * n + x     y from 16 to 31, x from 32 to 63 + 63, n = 512      from 8,224 to 15,998
 //! ```
 
+mod counted;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::flow::Flow;
 use crate::ir::{
     BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, Type, ValueId, WorkItemQuery,
 };
@@ -92,6 +95,26 @@ impl Promises {
         (of(&sum, &bits) <= MOST_BITS).then(|| self.number(sum))
     }
 
+    /// Whether a number depends on where in a launch a group is, or an item.
+    fn differs(&self, number: usize) -> bool {
+        use WorkItemQuery as Q;
+        // Of each number, whose parts are before it.
+        let mut differs: Vec<bool> = Vec::with_capacity(number + 1);
+        for it in &self.numbers[..=number] {
+            differs.push(match *it {
+                Number::Constant(_) | Number::Argument(..) => false,
+                Number::Query(it, _) => matches!(it, Q::GlobalId | Q::LocalId | Q::GroupId),
+                Number::Sum(a, b)
+                | Number::Difference(a, b)
+                | Number::Product(a, b)
+                | Number::Least(a, b)
+                | Number::Most(a, b)
+                | Number::Either(a, b) => differs[a] || differs[b],
+            });
+        }
+        differs[number]
+    }
+
     fn require(&mut self, number: usize, holds: Holds) {
         if !self.conditions.contains(&(number, holds)) {
             self.conditions.push((number, holds));
@@ -135,7 +158,10 @@ impl Promises {
 struct Makers<'f> {
     module: &'f Module,
     function: &'f Function,
+    flow: &'f Flow,
     of: FxHashMap<ValueId, &'f Inst>,
+    /// The loops by the phis of their headers.
+    headers: FxHashMap<ValueId, usize>,
 }
 
 /// What a function's extensions may rely on.
@@ -143,6 +169,8 @@ struct Makers<'f> {
 pub(super) struct Found {
     /// The extensions whose operands have bounds in each group.
     pub(super) extensions: Vec<ValueId>,
+    /// Those that depend on counters of loops, and the addresses that depend on those.
+    pub(super) counted: FxHashSet<ValueId>,
     /// Of those whose operands are sums with a constant, the operands and the constants: the rest fits, too.
     pub(super) moved: FxHashMap<ValueId, i64>,
     /// What must hold for them not to wrap around.
@@ -153,6 +181,7 @@ pub(super) struct Found {
 pub(super) fn find(
     module: &Module,
     function: &Function,
+    flow: &Flow,
     wanted: impl Fn(ValueId, Operand) -> bool,
 ) -> Found {
     if is_skipped(NAME) {
@@ -160,7 +189,8 @@ pub(super) fn find(
     }
     let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let of = insts().filter_map(|inst| Some((inst.result?, inst))).collect();
-    let makers = Makers { module, function, of };
+    let headers = counted::headers(function, flow).into_iter().collect();
+    let makers = Makers { module, function, flow, of, headers };
     let mut found = Found::default();
     for inst in insts() {
         let (Some(result), &Op::Convert(ConvertOp::SExt, from)) = (inst.result, &inst.op) else {
@@ -183,8 +213,25 @@ pub(super) fn find(
                 promises.require(rest, Holds::Fits);
                 found.moved.insert(from, constant);
             }
+            if more.counts {
+                found.counted.insert(result);
+            }
             found.promises = more.promises;
             found.extensions.push(result);
+        }
+    }
+    for inst in insts() {
+        let (Some(result), Op::Address { .. } | Op::Convert(ConvertOp::PtrCast, _)) =
+            (inst.result, &inst.op)
+        else {
+            continue;
+        };
+        let mut counts = false;
+        inst.op.for_each_operand(|operand| {
+            counts |= matches!(operand, Operand::Value(value) if found.counted.contains(&value));
+        });
+        if counts {
+            found.counted.insert(result);
         }
     }
     found
@@ -197,6 +244,8 @@ struct Trial {
     of: FxHashMap<ValueId, usize>,
     /// The values that are looked at: a loop may lead back to them.
     open: FxHashSet<ValueId>,
+    /// Whether a counter of a loop is among them.
+    counts: bool,
     /// The operations from the value to the one that is looked at.
     depth: usize,
 }
@@ -341,6 +390,10 @@ impl Makers<'_> {
             Op::Select(_, a, b) => {
                 let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
                 Some(trial.promises.number(Number::Either(a, b)))
+            }
+            Op::Phi(_) if self.headers.contains_key(&value) => {
+                trial.counts = true;
+                self.counted(trial, value, self.headers[&value])
             }
             Op::Phi(ref arms) => {
                 let mut either = None;

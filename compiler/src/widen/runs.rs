@@ -6,6 +6,7 @@
 //! the first, and for all if it does for the last. A scalar comparison then determines whether a block
 //! has items, in place of a comparison of vectors and a test of its mask.
 
+use super::compares::mirrored;
 use super::emit::Widener;
 use super::known::Known;
 use super::shape::Shape;
@@ -56,21 +57,5 @@ impl Widener<'_> {
             _ => return,
         };
         self.out.known.insert(mask, known);
-    }
-}
-
-/// The comparison with its sides exchanged.
-pub(super) fn mirrored(kind: CompareOp) -> CompareOp {
-    use CompareOp as C;
-    match kind {
-        C::ULt => C::UGt,
-        C::ULe => C::UGe,
-        C::UGt => C::ULt,
-        C::UGe => C::ULe,
-        C::SLt => C::SGt,
-        C::SLe => C::SGe,
-        C::SGt => C::SLt,
-        C::SGe => C::SLe,
-        other => other,
     }
 }

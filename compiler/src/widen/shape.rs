@@ -154,7 +154,7 @@ impl Shapes {
             promised: vec![false; count],
             found: Found::default(),
         };
-        for value in promises::find(module, function, |_, _| true).extensions {
+        for value in promises::find(module, function, flow, |_, _| true).extensions {
             shapes.promised[value.index()] = true;
         }
         for &param in &function.params {
@@ -196,13 +196,18 @@ impl Shapes {
             matches!(shapes.of(result), Shape::Strided { guard: None, .. })
                 && !shapes.keeps_step(module, from)
         };
-        shapes.found = promises::find(module, function, needs);
+        shapes.found = promises::find(module, function, flow, needs);
         shapes
     }
 
     /// What the steps rely on that the entry function has to find out.
     pub(super) fn promises(&self) -> &Promises {
         &self.found.promises
+    }
+
+    /// Whether the place of an address is promised by the bounds of a loop's counter.
+    pub(super) fn is_counted(&self, address: ValueId) -> bool {
+        self.found.counted.contains(&address)
     }
 
     /// Whether a number of 32 bits with a step keeps it when it is extended with its sign, whatever the group.

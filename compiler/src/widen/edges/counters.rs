@@ -5,7 +5,7 @@ use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, CompareOp, Definition, Function, Module, Op, Operand, Terminator, ValueId,
 };
-use crate::widen::runs::mirrored;
+use crate::widen::compares::{mirrored, opposite};
 use crate::widen::way::Way;
 
 /// The most turns of a loop, and the most by which a place moves in a turn: their product fits 32 bits with a sign.
@@ -133,15 +133,4 @@ impl Counter {
     pub(super) fn counts_in(&self, way: &Way, block: BlockId) -> bool {
         way.flow.contains(self.turns.index, block) && self.turns.outside != Some(block)
     }
-}
-
-fn opposite(op: CompareOp) -> Option<CompareOp> {
-    Some(match op {
-        CompareOp::Eq => CompareOp::Ne,
-        CompareOp::UGe => CompareOp::ULt,
-        CompareOp::SGe => CompareOp::SLt,
-        CompareOp::ULe => CompareOp::UGt,
-        CompareOp::SLe => CompareOp::SGt,
-        _ => return None,
-    })
 }
