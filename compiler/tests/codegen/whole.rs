@@ -203,12 +203,13 @@ fn other_address_spaces_do_not_part_rows() {
            out[3 * i] = t[a]; out[3 * i + 1] = t[b]; out[3 * i + 2] = t[c]; }";
     assert_eq!(apart(text), (3, 0));
     let any = "kernel void any(global uchar *out, local uchar *t, int n) {
-           size_t i = get_global_id(0);
-           uchar *p = n ? (uchar *)out : (uchar *)t;
-           t[get_local_id(0)] = 1;
-           out[3 * i] = i * 7; uchar a = p[3 * i * n];
-           out[3 * i + 1] = a + 9; uchar b = p[(3 * i + 1) * n];
-           out[3 * i + 2] = b * 3; }";
+           size_t l = get_local_id(0);
+           global uchar *o = out + 3 * get_group_id(0) * get_local_size(0);
+           uchar *p = n ? (uchar *)o : (uchar *)t;
+           t[3 * l] = l; t[3 * l + 1] = 2; t[3 * l + 2] = 3;
+           o[3 * l] = l * 7; uchar a = p[3 * l];
+           o[3 * l + 1] = a + 9; uchar b = p[3 * l + 1];
+           o[3 * l + 2] = b * 3; }";
     let grid = Grid::line(64, 32);
     let bytes = |by: i32| ints(48, move |i| i.wrapping_mul(by));
     let inputs = [bytes(0x0101_3577), bytes(0x0731_2505), Input::Local(32)];
@@ -216,6 +217,6 @@ fn other_address_spaces_do_not_part_rows() {
     // As clang writes it without optimisation: otherwise it knows what is read.
     let any = module(&clang::compile_text(any, &["-O0", "-w"]));
     for n in [0, 1] {
-        same(&any, "any", grid, &[bytes(3), Input::Local(32), int(n)], "");
+        same(&any, "any", grid, &[bytes(3), Input::Local(96), int(n)], "");
     }
 }
