@@ -326,20 +326,6 @@ pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events:
     list.settle()
 }
 
-/// As [`append`], for a command that moves data between two places ([`List::transfers_at_once`]).
-#[inline(always)]
-pub(super) fn append_transfer(
-    call: Call<'_>,
-    list: &List,
-    command: &Command<'_>,
-    events: Events,
-    (one, other): (u64, u64),
-) -> Result {
-    let at_once = events.count == 0 && list.transfers_at_once(one, other);
-    append(call, list, command, events)?;
-    if at_once { list.complete() } else { Ok(()) }
-}
-
 /// Looks up the events and appends a command by the fast path, without the wait of synchronous mode. False: the
 /// command has to take the general path.
 #[inline(always)]

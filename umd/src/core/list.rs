@@ -418,7 +418,8 @@ impl List {
         }
     }
 
-    /// Ends an append: in synchronous mode waits for it. The caller holds no lock.
+    /// Ends an append: waits for it in synchronous mode, and for some transfers ([`Immediate::settle`]). The caller holds
+    /// no lock.
     ///
     /// # Errors
     /// DEVICE_LOST.
@@ -428,29 +429,6 @@ impl List {
             ListKind::Immediate(_, list, _) => list.settle(),
             ListKind::Regular(..) => Ok(()),
         }
-    }
-
-    /// Whether a transfer between two places, without a wait list, is to be complete when its append returns: one is
-    /// ordinary memory of the process, the other is the driver's, and the transfer waits for nothing.
-    ///
-    /// Intel's driver does so for ordinary memory in immediate lists: it copies on the host, or through a buffer of its
-    /// own (`preferCopyThroughLockedPtr`, `StagingBufferManager::isValidForStaging`). Programs rely on it and free
-    /// the memory without a wait (VkFFT). In a list with earlier commands Intel's driver waits for these too; here
-    /// the transfer follows them, since they may wait for what the host has yet to do. Checks have to see such
-    /// programs, and captured commands do not run.
-    #[inline]
-    pub fn transfers_at_once(&self, one: u64, other: u64) -> bool {
-        let ListKind::Immediate(_, list, _) = &self.kind else { return false };
-        let vm = self.context.vm();
-        vm.in_reservation(one) != vm.in_reservation(other) && !special::is_any() && list.is_idle()
-    }
-
-    /// Waits for all commands of an immediate list.
-    ///
-    /// # Errors
-    /// DEVICE_LOST; INVALID_ARGUMENT for a regular list.
-    pub fn complete(&self) -> Result {
-        self.as_immediate()?.1.synchronize(u64::MAX).map(drop)
     }
 
     /// Bytes from an address to the end of the allocation that contains it.

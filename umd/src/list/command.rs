@@ -221,6 +221,16 @@ impl Command<'_> {
         by_itself || signal.is_some_and(|it| it.event.traits.is_seen_by_host())
     }
 
+    /// Destination and source of a copy.
+    pub(super) fn places(&self) -> Option<(u64, u64)> {
+        match *self {
+            Command::Copy { dst, src, .. } | Command::CopyRegion { dst, src, .. } => {
+                Some((dst, src))
+            }
+            _ => None,
+        }
+    }
+
     /// The command without what belongs to it.
     pub fn itself(&self) -> &Self {
         self.parts().0

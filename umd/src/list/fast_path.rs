@@ -23,6 +23,12 @@ pub trait Single {
     /// # Errors
     /// Those of [`Target`].
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>>;
+
+    /// Destination and source of a copy.
+    #[inline]
+    fn places(&self) -> Option<(u64, u64)> {
+        None
+    }
 }
 
 /// A kernel.
@@ -66,6 +72,11 @@ impl Single for Copy {
         let dst = target.reach(self.dst, self.size, Access::Write)?;
         let src = target.reach(self.src, self.size, Access::Read)?;
         Ok(Some(packets::copy(dst, src, self.size)))
+    }
+
+    #[inline]
+    fn places(&self) -> Option<(u64, u64)> {
+        Some((self.dst, self.src))
     }
 }
 

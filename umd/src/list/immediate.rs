@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tally_uapi::cell::{CELL_SIZE, CellKind};
 use tally_uapi::packet::{Packet, TimestampSlot};
@@ -49,6 +50,8 @@ pub struct Immediate {
     counter: Counter,
     in_order: bool,
     synchronous: bool,
+    /// Whether the command that was appended last is to be complete when its call returns, as in synchronous mode.
+    at_once: AtomicBool,
     device: u32,
     engine: Engine,
     state: SpinLock<State>,
@@ -100,7 +103,17 @@ impl Immediate {
             calls: hang::log_calls(),
         });
         let (device, engine) = (place.device, Engine::of(&place));
-        let list = Arc::new(Self { shared, counter, in_order, synchronous, device, engine, state });
+        let at_once = AtomicBool::new(false);
+        let list = Arc::new(Self {
+            shared,
+            counter,
+            in_order,
+            synchronous,
+            at_once,
+            device,
+            engine,
+            state,
+        });
         let submitter: Arc<dyn Submitter> = list.clone();
         list.shared.enlist(Arc::downgrade(&submitter));
         names::enlist(&list);
@@ -120,7 +133,13 @@ impl Immediate {
     ) -> Result {
         let mut state = self.lock();
         self.note_publication(command, signal.as_ref());
-        command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
+        let at_once = waits.len() == 0
+            && command.places().is_some_and(|it| self.is_complete_at_once(it, &state));
+        command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)?;
+        if at_once {
+            self.at_once.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Appends a command by the fast path. False: the command has to take the general path. [`Immediate::settle`]
@@ -136,19 +155,27 @@ impl Immediate {
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         let mut state = self.lock();
-        fast_path::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
+        let at_once = waits.len() == 0
+            && command.places().is_some_and(|it| self.is_complete_at_once(it, &state));
+        let appender = &mut Appender { list: self, state: &mut state };
+        let is_appended = fast_path::append(appender, command, signal, waits)?;
+        if at_once && is_appended {
+            self.at_once.store(true, Ordering::Relaxed);
+        }
+        Ok(is_appended)
     }
 
-    /// In synchronous mode, waits for the appended command. The caller holds no lock, since the command may wait
-    /// for another one that another thread has yet to append.
+    /// Waits for the appended command in synchronous mode, and if it is to be complete at once. The caller holds no
+    /// lock, since the command may wait for another one that another thread has yet to append.
     ///
     /// # Errors
     /// DEVICE_LOST.
     #[inline]
     pub fn settle(&self) -> Result {
-        if !self.synchronous {
+        if !self.synchronous && !self.at_once.load(Ordering::Relaxed) {
             return Ok(());
         }
+        self.at_once.store(false, Ordering::Relaxed);
         let ended = self.synchronize(u64::MAX);
         printf::flush(ended.is_ok());
         ended.map(drop)
@@ -184,11 +211,20 @@ impl Immediate {
         Ok(())
     }
 
-    /// Whether all appended commands are complete. False also if that is not known without another command.
+    /// Whether a command between two places is to be complete when its append returns: one place is ordinary memory of
+    /// the process, the other is the driver's, and the command has nothing to wait for.
+    ///
+    /// Intel's driver does so: it copies ordinary memory on the host, or through a buffer of its own
+    /// (`preferCopyThroughLockedPtr`, `StagingBufferManager::isValidForStaging`). Programs rely on it and free the
+    /// memory without a wait (VkFFT). In a list with earlier commands Intel's driver waits for these too; here the
+    /// command follows them, since they may wait for what the host has yet to do. Checks have to see such programs.
     #[inline]
-    pub fn is_idle(&self) -> bool {
-        (self.in_order || !self.lock().uncovered)
+    fn is_complete_at_once(&self, (one, other): (u64, u64), state: &State) -> bool {
+        let vm = self.shared.vm();
+        vm.in_reservation(one) != vm.in_reservation(other)
+            && (self.in_order || !state.uncovered)
             && self.counter.cell().reached(self.counter.reserved())
+            && checks::get().is_none()
     }
 
     /// The value of the counter at which all appended commands are complete, if the list is in-order.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use tally_uapi::packet::Region;
 use tally_ze::*;
 
-use super::{Events, append, append_transfer, no_extensions};
+use super::{Events, append, no_extensions};
 use crate::api::{Call, api};
 use crate::checks;
 use crate::core::list::List;
@@ -168,7 +168,7 @@ fn copy(
     let (dst, src, size) = (dst as u64, src as u64, size as u64);
     range(list, dst, size, "size")?;
     range(list, src, size, "size")?;
-    append_transfer(call, list, &Command::Copy { dst, src, size }, events, (dst, src))
+    append(call, list, &Command::Copy { dst, src, size }, events)
 }
 
 fn fill(

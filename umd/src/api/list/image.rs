@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use tally_ze::*;
 
 use super::copy::range;
-use super::{Events, append_transfer};
+use super::{Events, append};
 use crate::api::{Call, api};
 use crate::core::image::{Image, Part};
 use crate::core::list::List;
@@ -188,6 +188,5 @@ fn must_not_overlap(dst: &Part, src: &Part, text: &'static str) -> Result {
 
 fn move_texels(call: Call<'_>, list: &List, dst: &Part, src: &Part, events: Events) -> Result {
     let shape = Part::copy(dst, src);
-    let command = Command::CopyRegion { dst: dst.address, src: src.address, shape };
-    append_transfer(call, list, &command, events, (dst.address, src.address))
+    append(call, list, &Command::CopyRegion { dst: dst.address, src: src.address, shape }, events)
 }
