@@ -169,8 +169,8 @@ struct Makers<'f> {
 pub(super) struct Found {
     /// The extensions whose operands have bounds in each group.
     pub(super) extensions: Vec<ValueId>,
-    /// Those that depend on counters of loops, and the addresses that depend on those.
-    pub(super) counted: FxHashSet<ValueId>,
+    /// The turns of each loop, or one less, where that is a constant.
+    pub(super) turns: Vec<Option<u64>>,
     /// Of those whose operands are sums with a constant, the operands and the constants: the rest fits, too.
     pub(super) moved: FxHashMap<ValueId, i64>,
     /// What must hold for them not to wrap around.
@@ -213,27 +213,11 @@ pub(super) fn find(
                 promises.require(rest, Holds::Fits);
                 found.moved.insert(from, constant);
             }
-            if more.counts {
-                found.counted.insert(result);
-            }
             found.promises = more.promises;
             found.extensions.push(result);
         }
     }
-    for inst in insts() {
-        let (Some(result), Op::Address { .. } | Op::Convert(ConvertOp::PtrCast, _)) =
-            (inst.result, &inst.op)
-        else {
-            continue;
-        };
-        let mut counts = false;
-        inst.op.for_each_operand(|operand| {
-            counts |= matches!(operand, Operand::Value(value) if found.counted.contains(&value));
-        });
-        if counts {
-            found.counted.insert(result);
-        }
-    }
+    found.turns = (0..flow.loops.len()).map(|it| makers.constant_turns(it)).collect();
     found
 }
 
@@ -244,8 +228,6 @@ struct Trial {
     of: FxHashMap<ValueId, usize>,
     /// The values that are looked at: a loop may lead back to them.
     open: FxHashSet<ValueId>,
-    /// Whether a counter of a loop is among them.
-    counts: bool,
     /// The operations from the value to the one that is looked at.
     depth: usize,
 }
@@ -392,7 +374,6 @@ impl Makers<'_> {
                 Some(trial.promises.number(Number::Either(a, b)))
             }
             Op::Phi(_) if self.headers.contains_key(&value) => {
-                trial.counts = true;
                 self.counted(trial, value, self.headers[&value])
             }
             Op::Phi(ref arms) => {

@@ -205,11 +205,6 @@ impl Shapes {
         &self.found.promises
     }
 
-    /// Whether the place of an address is promised by the bounds of a loop's counter.
-    pub(super) fn is_counted(&self, address: ValueId) -> bool {
-        self.found.counted.contains(&address)
-    }
-
     /// Whether a number of 32 bits with a step keeps it when it is extended with its sign, whatever the group.
     fn keeps_step(&self, module: &Module, from: Operand) -> bool {
         self.is_small(from)
@@ -431,11 +426,10 @@ impl Shapes {
         flow.masked_around(home).is_some_and(|index| !flow.contains(index, user))
     }
 
-    /// Whether a value is recomputed in each iteration of the innermost loop of a block that uses it.
-    pub(super) fn moves_in_loop(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
-        let home = self.home[value.index()];
-        let within = flow.within[user.index()];
-        home.zip(within).is_some_and(|(home, index)| flow.contains(index, home))
+    /// The turns of all loops around a block together, if they are constants; 1 outside of loops.
+    pub(super) fn turns_around(&self, flow: &Flow, block: BlockId) -> Option<u64> {
+        let turns = |index: usize| self.found.turns.get(index).copied().flatten();
+        flow.around(block).try_fold(1_u64, |all, index| Some(all.saturating_mul(turns(index)?)))
     }
 
     /// The shape of an operand where a block uses it.

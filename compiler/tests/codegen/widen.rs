@@ -564,13 +564,13 @@ fn a_widened_kernel_brings_only_its_own_functions() {
     }
 }
 
-/// Loads of the next vectors of a row are prefetched in loops, and where a vector takes long; not where
-/// it is short, nor where it consists of loads.
+/// Loads of the next vectors of a row are prefetched where a vector takes long, and in loops of few turns; not where it
+/// is short or consists of loads.
 #[test]
 fn long_vectors_prefetch_what_the_next_ones_load() {
     let prefetches = |value: &str| {
         let module = wide(&format!(
-            "kernel void row(global float *out, global const float *x) {{
+            "kernel void row(global float *out, global const float *x, int n) {{
                size_t i = get_global_id(0);
                out[i] = {value};
              }}"
@@ -586,6 +586,15 @@ fn long_vectors_prefetch_what_the_next_ones_load() {
     let rows: Vec<String> = (0..40).map(|row| format!("x[i + {row} * 4096]")).collect();
     assert_eq!(prefetches(&rows.join(" + ")), 0);
     assert_eq!(prefetches("exp(x[i]) + exp(x[i + 4096]) + exp(x[i + 8192])"), 3);
+    let in_loop =
+        |head: &str| prefetches(&format!("0; for ({head}; j++) out[i] += x[j * n + i]")) != 0;
+    assert!(in_loop("int j = 0; j < 64"));
+    assert!(in_loop("long j = 8; j < 72"));
+    assert!(!in_loop("int j = 0; j < 65"));
+    assert!(!in_loop("int j = 0; j < n"));
+    assert!(in_loop("int k = 0; k < 2; k++) for (int j = 0; j < 32"));
+    assert!(!in_loop("int k = 0; k < 40; k++) for (int j = 0; j < 32"));
+    assert!(!in_loop("int k = 0; k < n; k++) for (int j = 0; j < 32"));
 }
 
 /// A loop that items leave at different times, right into the next turn of the loop around it: each item takes along

@@ -229,9 +229,17 @@ impl Makers<'_> {
 
     /// Whether a counter has few turns before it, whatever the arguments.
     fn is_short(&self, index: usize, test: Test) -> bool {
-        let first = self.growth(test.phi, index).and_then(|it| self.constant(it.first));
-        let bound = self.constant(test.bound);
-        first.zip(bound).is_some_and(|(first, bound)| first.abs_diff(bound) <= MOST_TURNS)
+        self.distance(index, test).is_some_and(|it| it <= MOST_TURNS)
+    }
+
+    /// The constant number of which a loop has at most as many turns, or one more.
+    pub(super) fn constant_turns(&self, index: usize) -> Option<u64> {
+        self.distance(index, self.test(index)?)
+    }
+
+    fn distance(&self, index: usize, test: Test) -> Option<u64> {
+        let first = self.growth(test.phi, index).and_then(|it| self.constant(it.first))?;
+        Some(first.abs_diff(self.constant(test.bound)?))
     }
 
     /// A condition that holds, or does not, as long as a loop goes on, if it compares a counter.
