@@ -91,20 +91,14 @@ fn properties_are_answered_whatever_the_structure_says_that_it_is() {
     let gpu = Gpu::new();
     let memory = gpu.host::<u32>(1);
     let next = ptr::without_provenance_mut(8);
-    for stype in [ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC, ze_structure_type_t(0x7fff)]
-    {
+    let others = [ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC, ze_structure_type_t(0x7fff)];
+    for stype in others {
         let mut facts =
             ze_memory_allocation_properties_t { stype, pNext: next, ..Default::default() };
         let (at, out) = (memory.ptr().cast(), &raw mut facts);
         check!(zeMemGetAllocProperties(gpu.context, at, out, ptr::null_mut()));
         assert_eq!(facts.r#type, ze_memory_type_t::ZE_MEMORY_TYPE_HOST);
         assert_eq!(facts.stype, stype, "it stays as it was");
-        let mut driver = ze_driver_properties_t { stype, pNext: next, ..Default::default() };
-        check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
-        assert_ne!(driver.driverVersion, 0);
-        let mut device = ze_device_properties_t { stype, pNext: next, ..Default::default() };
-        check!(zeDeviceGetProperties(gpu.device, &raw mut device));
-        assert_ne!(device.maxMemAllocSize, 0);
         let mut count = 1;
         let mut all = ze_device_memory_properties_t { stype, pNext: next, ..Default::default() };
         check!(zeDeviceGetMemoryProperties(gpu.device, &raw mut count, &raw mut all));
@@ -114,13 +108,14 @@ fn properties_are_answered_whatever_the_structure_says_that_it_is() {
         assert_eq!(cache.pNext, next);
     }
     // Of drivers and devices VkFFT asks with zero there.
-    let stype = ze_structure_type_t(0);
-    let mut driver = ze_driver_properties_t { stype, pNext: next, ..Default::default() };
-    check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
-    assert_ne!(driver.driverVersion, 0);
-    let mut device = ze_device_properties_t { stype, pNext: next, ..Default::default() };
-    check!(zeDeviceGetProperties(gpu.device, &raw mut device));
-    assert_ne!(device.maxMemAllocSize, 0);
+    for stype in [others[0], others[1], UNSET] {
+        let mut driver = ze_driver_properties_t { stype, pNext: next, ..Default::default() };
+        check!(zeDriverGetProperties(ze::driver(), &raw mut driver));
+        assert_ne!(driver.driverVersion, 0);
+        let mut device = ze_device_properties_t { stype, pNext: next, ..Default::default() };
+        check!(zeDeviceGetProperties(gpu.device, &raw mut device));
+        assert_ne!(device.maxMemAllocSize, 0);
+    }
 }
 
 /// Intel's benchmarks and the conformance suite request as much alignment as memory.
