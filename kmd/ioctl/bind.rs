@@ -213,10 +213,12 @@ impl Change {
 
 /// Checks that something can be mapped in a VM.
 fn must_live(state: &State, vm: &Vm) -> Result {
+    // A device that goes loses its VMs afterwards, and the answer then is ENODEV.
+    let lost = vm.lost();
     if state.gone() {
         return Err(ENODEV);
     }
-    if vm.lost() {
+    if lost {
         return Err(EIO);
     }
     Ok(())
@@ -256,7 +258,7 @@ impl NewMapping<'_> {
         backing: (Backing, u64),
         extents: Option<impl Iterator<Item = Extent>>,
     ) -> Result {
-        self.insert(access, backing, |vm, range, calls| match extents {
+        self.insert(gpu, access, backing, |vm, range, calls| match extents {
             Some(extents) => send_maps(gpu, vm, range, access, extents, calls),
             None => send_unlisted_map(gpu, vm, range, access.bits() | map_flag::NULL, calls),
         })
@@ -269,7 +271,7 @@ impl NewMapping<'_> {
     /// It is not in the tree.
     fn show(&mut self, gpu: &Gpu<'_>, access: Access, backing: (Backing, u64)) -> Result {
         let has_area = access.executes() || matches!(backing.0, Backing::Foreign(_));
-        self.insert(access, backing, |vm, range, calls| match has_area {
+        self.insert(gpu, access, backing, |vm, range, calls| match has_area {
             true => send_unlisted_map(gpu, vm, range, access.bits(), calls),
             false => Ok(()),
         })
@@ -277,6 +279,7 @@ impl NewMapping<'_> {
 
     fn insert(
         &mut self,
+        gpu: &Gpu<'_>,
         access: Access,
         backing: (Backing, u64),
         send: impl FnOnce(&Vm, &Range<u64>, &mut KVVec<Arc<Call>>) -> Result,
@@ -290,7 +293,9 @@ impl NewMapping<'_> {
         let place = Place::new(GFP_KERNEL_ACCOUNT)?;
         let cost = Charge::take(vm.account(), MAPPING)?;
         let mut edit = vm.edit()?;
-        let serial = edit.insert(place, range, access, backing, cost)?;
+        let serial = edit
+            .insert(place, range, access, backing, cost)
+            .map_err(|error| if gpu.state().gone() { ENODEV } else { error })?;
         *made = Some((serial, send(vm, range, calls)));
         Ok(())
     }

@@ -37,6 +37,9 @@ struct Maps {
     tree: RBTree<u64, Mapping>,
     /// Whether the VM is ending: then nothing can be bound in it any more.
     ended: bool,
+    /// Whether all mappings were removed, because the VM ends or is lost. Nothing is bound afterwards: the VM's
+    /// file can keep the bindings after the DRM device has gone, and buffers belong to that device.
+    emptied: bool,
     /// Number of the next mapping.
     serial: u64,
 }
@@ -179,6 +182,7 @@ impl Bindings {
         let maps = Maps {
             tree: RBTree::new(),
             ended: false,
+            emptied: false,
             serial: 0,
         };
         Arc::pin_init(
@@ -210,13 +214,14 @@ impl Bindings {
         (maps.tree.keys().count(), bytes)
     }
 
-    /// Removes all mappings; the VM's file shows those in `window`.
+    /// Removes all mappings for good; the VM's file shows those in `window`.
     pub(crate) fn take_all(
         &self,
         space: &SetOnce<Space<Self>>,
         window: &Range<u64>,
     ) -> RBTree<u64, Mapping> {
         let mut maps = self.maps.lock();
+        maps.emptied = true;
         let taken = core::mem::replace(&mut maps.tree, RBTree::new());
         zap(space, window);
         taken
@@ -293,7 +298,7 @@ impl Edit<'_> {
     /// the VM.
     ///
     /// # Errors
-    /// EEXIST: a part of the range is mapped already.
+    /// EIO: the VM is lost. EEXIST: a part of the range is mapped already.
     pub(crate) fn insert(
         &mut self,
         place: Place,
@@ -303,6 +308,9 @@ impl Edit<'_> {
         cost: Charge,
     ) -> Result<u64> {
         let maps = &mut *self.maps;
+        if maps.emptied {
+            return Err(EIO);
+        }
         if overlap(&maps.tree, range).is_some() {
             return Err(EEXIST);
         }
@@ -454,6 +462,7 @@ fn take(
 #[kernel::macros::kunit_tests(tally_bindings)]
 mod tests {
     use super::*;
+    use crate::account::{Accounts, MAPPING};
 
     fn insert(tree: &mut RBTree<u64, Mapping>, start: u64, end: u64, access: Access) -> Result {
         let backing = Backing::Null(None);
@@ -520,6 +529,26 @@ mod tests {
         assert_eq!(ranges(&tree), [(10, 15), (45, 50), (0, 0), (0, 0)]);
         take(&mut tree, &(0..100), free)?;
         assert!(tree.is_empty());
+        Ok(())
+    }
+
+    /// A VM that has lost its mappings gets no new ones, whoever keeps its bindings.
+    #[test]
+    fn nothing_is_bound_once_all_was_removed() -> Result {
+        let (bindings, space) = (Bindings::new()?, SetOnce::new());
+        let client = Accounts::new()?.open(1)?;
+        let add = |at: u64| {
+            let (place, cost) = (Place::new(GFP_KERNEL)?, Charge::take(&client, MAPPING)?);
+            let backing = (Backing::Null(None), 0);
+            bindings
+                .edit(&space)?
+                .insert(place, &(at..at + 10), READ, backing, cost)
+        };
+        add(10)?;
+        let taken = bindings.take_all(&space, &(0..100));
+        assert_eq!(ranges(&taken)[0], (10, 20));
+        assert_eq!(add(30).err(), Some(EIO));
+        assert_eq!(bindings.count(), (0, 0));
         Ok(())
     }
 

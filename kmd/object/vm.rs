@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
 use super::bindings::{Bindings, Edit, Mapping};
@@ -114,7 +114,7 @@ impl Vm {
 
     /// Whether the device has lost it.
     pub(crate) fn lost(&self) -> bool {
-        self.lost.load(Relaxed)
+        self.lost.load(Acquire)
     }
 
     /// Marks it as lost. False if it was marked already.

@@ -159,7 +159,12 @@ impl Device {
     }
 
     /// Answers every command with success, up to and including a VM_DESTROY.
-    pub fn serve(&self, mut on: impl FnMut(&Command)) {
+    pub fn serve(&self, on: impl FnMut(&Command)) {
+        self.serve_until(op::VM_DESTROY, on);
+    }
+
+    /// Answers every command with success, up to and including the first with the opcode `last`.
+    pub fn serve_until(&self, last: u32, mut on: impl FnMut(&Command)) {
         let mut served = 0;
         while let Ok(writes) = self.writes() {
             for write in writes.iter().filter(|it| u64::from(it.register) == regs::ADMIN_TAIL) {
@@ -168,7 +173,7 @@ impl Device {
                     on(&command);
                     self.answer(served, &command, Answer::default());
                     served = served.wrapping_add(1);
-                    if command.opcode == op::VM_DESTROY {
+                    if command.opcode == last {
                         return;
                     }
                 }

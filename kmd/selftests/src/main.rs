@@ -122,7 +122,8 @@ const TESTS: &[Test] = tests! {
     power: the_machine_sleeps pci_recovers_from_an_error;
     liars: starts_are_checked silence_ends_the_gpu garbage_is_harmless;
     revocation: a_file_shows_what_is_bound mappings_stay_what_they_are
-        memory_of_other_drivers_has_areas_of_its_own no_access_outlives_unmap;
+        memory_of_other_drivers_has_areas_of_its_own no_access_outlives_unmap
+        nothing_is_bound_in_a_gpu_that_ends;
     daemon: an_ended_engine_loses_its_vm_alone a_stopped_engine_keeps_no_memory
         a_lying_engine_loses_its_vm_alone a_pause_loses_nothing
         a_pause_may_include_a_sleep_of_the_machine a_long_pause_ends_one_gpu garbage_ends_one_gpu_at_most;

@@ -6,6 +6,7 @@ use std::arch::asm;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use tally_uapi::firmware::op;
 use tally_uapi::ioctl::{VmBind, VmCreate, VmDestroy, bind_flag, bind_op};
@@ -277,6 +278,58 @@ fn areas(file: &OwnedFd, tell: i32, wait: i32) -> i32 {
             !reads(map(file, READ, 2, 1), &mut byte),
         ];
         bad(&good).into()
+    }
+}
+
+/// "Nothing here waits for the process, and the process cannot keep memory from being freed": a GPU ends while a client
+/// binds. Whoever still has the file of the VM keeps nothing of it: the buffers go before the DRM device does. (The
+/// kernel warns if they do not.)
+pub fn nothing_is_bound_in_a_gpu_that_ends() -> Outcome {
+    if is_pci() {
+        return NO_HOST;
+    }
+    let mut dice = Dice(1);
+    for _ in 0..100 {
+        let device = Device::open();
+        let node = device.start();
+        let mut create = VmCreate { start: WINDOW.0, size: WINDOW.1, ..Default::default() };
+        let file = std::thread::scope(|scope| {
+            let client = scope.spawn(|| node.call(&mut create).expect("VM_CREATE"));
+            let mut file = None;
+            device.serve_until(op::VM_CREATE, |command| file = device.vm_file(command.vm).ok());
+            client.join().expect("the client");
+            file.expect("its file")
+        });
+        std::thread::scope(|scope| {
+            for page in 0..2 {
+                let (node, id) = (&node, create.vm_id);
+                scope.spawn(move || binds_until_the_end(node, id, page));
+            }
+            std::thread::sleep(Duration::from_micros(dice.below(2000)));
+            drop(device);
+        });
+        drop(node);
+        drop(file);
+    }
+    crate::queues::a_signal_arrives();
+    Outcome::Passed
+}
+
+/// Binds and unmaps page `page` of the window until the GPU has gone.
+fn binds_until_the_end(node: &Node, vm_id: u32, page: u64) {
+    // It may have gone already.
+    let Ok(handle) = node.bo(1, 0) else { return };
+    let change = |op, handle, flags| {
+        let address = WINDOW.0 + page * PAGE;
+        let asked = VmBind { vm_id, op, handle, flags, address, size: PAGE, ..Default::default() };
+        node.call(&mut { asked })
+    };
+    loop {
+        let done = change(bind_op::MAP, handle, RW).and_then(|()| change(bind_op::UNMAP, 0, 0));
+        if let Err(error) = done {
+            assert_eq!(error, libc::ENODEV);
+            return;
+        }
     }
 }
 
