@@ -571,6 +571,10 @@ impl PinnedDrop for Gpu<'_> {
         self.stop();
         // The work cannot be queued again after this.
         cancel_work(&self.drm);
+        if self.state.refused() {
+            // The buffers that the device has not unmapped belong to the DRM device.
+            core::mem::forget(self.drm.clone());
+        }
     }
 }
 

@@ -24,6 +24,7 @@ impl Kept for Keep {
                     answer_status::OK | answer_status::NO_ENTRY | answer_status::LOST
                 );
                 if !done {
+                    state.set_refused();
                     pr_err!("the device refused to unmap (status {})\n", answer.status);
                 }
                 return done;

@@ -113,6 +113,7 @@ pub(crate) struct State {
     #[pin]
     log: Mutex<Log>,
     quarantined: Atomic<u64>,
+    refused: Atomic<bool>,
     counts: [Atomic<u64>; COUNTS.len()],
 }
 
@@ -137,6 +138,7 @@ impl State {
                 files: Atomic::new(1),
                 log <- new_mutex!(Log { since_ns: 0, lines: 0, left_out: 0 }),
                 quarantined: Atomic::new(0),
+                refused: Atomic::new(false),
                 counts: [const { Atomic::new(0) }; COUNTS.len()],
             }? Error),
             GFP_KERNEL,
@@ -296,6 +298,16 @@ impl State {
     /// Counts `bytes` that are never freed, since the device might still write them.
     pub(crate) fn quarantine(&self, bytes: u64) {
         self.quarantined.add(bytes, Relaxed);
+    }
+
+    /// Notes that the device has refused to unmap: what it had mapped goes into quarantine.
+    pub(crate) fn set_refused(&self) {
+        self.refused.store(true, Relaxed);
+    }
+
+    /// Whether the device has ever refused to unmap.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused.load(Relaxed)
     }
 
     /// Bytes in quarantine, see [`Self::quarantine`].
