@@ -50,6 +50,10 @@ pub struct Arguments {
     /// Decide by chance all that is not guaranteed, alike for the same N
     #[arg(long, value_name = "N")]
     pub chaos: Option<u64>,
+
+    /// Refuse every VM_UNMAP, to test drivers
+    #[arg(long, hide = true)]
+    pub refuse_unmap: bool,
 }
 
 const AFTER: &str = "\

@@ -102,6 +102,7 @@ impl Lane {
         match (command.opcode, loss) {
             (op::VM_MAP | op::QUEUE_CREATE | op::VM_ORPHAN, Some(_)) => Err(answer_status::LOST),
             (op::VM_MAP, None) => vm.map(command),
+            (op::VM_UNMAP, _) if self.host.settings.refuse_unmap => Err(answer_status::INVALID),
             (op::VM_UNMAP, _) => vm.unmap(command),
             (op::QUEUE_CREATE, None) => vm.create_queue(&self.host.settings, &self.links, command),
             (op::QUEUE_DESTROY, _) => vm.destroy_queue(&self.links, command),

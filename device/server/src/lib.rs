@@ -56,6 +56,8 @@ pub struct Settings {
     pub null_bytes: u64,
     /// The seed of the adversarial device. None: the device is not adversarial.
     pub chaos: Option<u64>,
+    /// Whether every VM_UNMAP is refused, which no driver may trust a device not to do.
+    pub refuse_unmap: bool,
 }
 
 impl Default for Settings {
@@ -70,6 +72,7 @@ impl Default for Settings {
             reset_ms: device.reset_time.as_millis() as u32,
             null_bytes: host_memory() / 4,
             chaos: None,
+            refuse_unmap: false,
         }
     }
 }

@@ -50,6 +50,7 @@ fn settings(arguments: &Arguments) -> Settings {
         reset_ms: arguments.reset_ms.unwrap_or(default.reset_ms),
         null_bytes: null_bytes.unwrap_or(default.null_bytes),
         chaos: arguments.chaos,
+        refuse_unmap: arguments.refuse_unmap,
     }
 }
 

@@ -512,6 +512,11 @@ pub fn memory_limit() -> u64 {
     debug_number("memory", 3)
 }
 
+/// Bytes that are kept because the device might still use them.
+pub fn quarantined() -> u64 {
+    debug_number("quarantined", 1)
+}
+
 fn debug_number(name: &str, word: usize) -> u64 {
     let text = debug_text();
     let line = text.lines().find(|line| line.split('\t').next() == Some(name));

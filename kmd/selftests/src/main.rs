@@ -8,7 +8,8 @@
 //! `tally-selftests --lose` until somebody ends that of the VM's engine.
 //! `tally-selftests --means` prints how long a witness waits beside each thing that a hostile client can do;
 //! with `--first` behind it the witness never waits for a processor.
-//! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
+//! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow, and `--refused`
+//! what becomes of memory that the device does not unmap.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
 //! are skipped. `TALLY_COVERAGE` names a file to which the blocks of the module that were run are added.
 
@@ -156,6 +157,9 @@ fn main() {
     }
     if parts == ["--slow"] {
         return resets::slow();
+    }
+    if parts == ["--refused"] {
+        return resets::refused();
     }
     let chosen =
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));

@@ -9,8 +9,8 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{QueueDestroy, QueueKick, VmDestroy};
 
 use crate::Outcome;
-use crate::device::{FOREVER, Fixture, Node, counter, eventually, wait_for};
-use crate::half::{device_file, is_pci, signal_daemon};
+use crate::device::{FOREVER, Fixture, Node, PAGE, counter, eventually, quarantined, wait_for};
+use crate::half::{Gone, device_file, is_pci, signal_daemon};
 
 /// A function-level reset through sysfs: waits that name a VM end, the VMs are lost, new ones work.
 pub fn a_reset_from_outside_is_noticed() -> Outcome {
@@ -112,4 +112,20 @@ pub fn slow() {
     drop(alive);
     drop(other);
     crate::device::nobody_is_left();
+}
+
+/// "A device that refuses to unmap": its pages are kept, and so is the DRM device that their buffer belongs to. For a
+/// device with `--refuse-unmap`. (The kernel warns, or stops, if the buffer goes after the DRM device.)
+pub fn refused() {
+    let fixture = Fixture::new();
+    let before = quarantined();
+    let (handle, memory) = fixture.memory(16, 4);
+    fixture.bind(fixture.unmap(16, 4)).expect("UNMAP");
+    assert_eq!(quarantined(), before + 4 * PAGE);
+    drop(memory);
+    fixture.node.close(handle).expect("to close it");
+    drop(fixture);
+    drop(Gone::now());
+    crate::queues::a_signal_arrives();
+    println!("ok 1 resets::refused");
 }
