@@ -65,6 +65,7 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
                     (Kind::Write, _) if chunk.is_line => writer.store_line(chunk),
                     (Kind::Read, false) => names.extend(writer.read(chunk)),
                     (Kind::Write, false) => writer.write(chunk),
+                    (Kind::Read, true) if chunk.has_more => names.extend(writer.around(chunk)),
                     (Kind::Read, true) => names.extend(writer.gather(chunk)),
                     (Kind::Write, true) => writer.scatter(chunk),
                 }
@@ -134,6 +135,8 @@ struct Chunk {
     transposes: bool,
     /// Whether they are accessed with all that lies between them ([`lines`]).
     is_line: bool,
+    /// Whether their word has more than they have ([`words`]).
+    has_more: bool,
     parts: Vec<Part>,
 }
 
@@ -296,7 +299,8 @@ impl<'a> Finder<'a> {
         let few = rows.step.is_none() && is_new && count < LEAST_APART;
         let transposes = whole && !few && is_all(self.module, mask);
         let parts = vec![Part { index, align, at, value, ..part }];
-        Some(Chunk { kind, rows, element, lanes, mask, transposes, is_line: false, parts })
+        let (is_line, has_more) = (false, false);
+        Some(Chunk { kind, rows, element, lanes, mask, transposes, is_line, has_more, parts })
     }
 
     /// The rows in which addresses lie that are the same number of bytes apart, and the place in them.
@@ -309,9 +313,16 @@ impl<'a> Finder<'a> {
         // What is added to the vector of addresses.
         let (mut beyond, mut scalars) = (0i64, Vec::new());
         self.steps = 0;
-        while let Operand::Value(value) = at
-            && let Some(Op::Address { base, offset: distance, terms, .. }) = made.get(&value)
-        {
+        while let Operand::Value(value) = at {
+            let (base, distance, terms) = match made.get(&value) {
+                Some(Op::Address { base, offset, terms, .. }) => (base, offset, terms),
+                // The same address.
+                Some(Op::Convert(ConvertOp::PtrCast, from)) => {
+                    at = *from;
+                    continue;
+                }
+                _ => break,
+            };
             let types = &self.module.types;
             let lanes = |operand| types.lanes(self.module.operand_type(self.function, operand));
             let counts = |&[(numbers, _)]: &[_; 1]| step.is_none() && self.counts_items(numbers);
@@ -483,17 +494,15 @@ impl<'a> Finder<'a> {
                     None => lines::parts_of_line(self.module, &chunk, parts),
                     Some(_) => 0,
                 };
-                let count = match (line, row) {
-                    (0, None) => {
-                        parts = &parts[1..];
-                        continue;
-                    }
-                    (0, Some(bytes)) => (bytes / size) as usize,
-                    (line, _) => line,
-                };
+                let row = row.map_or(1, |bytes| (bytes / size) as usize);
+                let around = words::parts_around(self.module, &chunk, parts);
+                let count = if line > 0 { line } else { row.max(around) };
                 let (own, rest) = parts.split_at(count);
-                let (rows, is_line) = (chunk.rows.clone(), line > 0);
-                self.found.push(Chunk { rows, is_line, parts: own.to_vec(), ..chunk });
+                let (rows, parts_) = (chunk.rows.clone(), own.to_vec());
+                let (is_line, has_more) = (line > 0, line == 0 && around > row);
+                if count > 1 || is_line {
+                    self.found.push(Chunk { rows, is_line, has_more, parts: parts_, ..chunk });
+                }
                 parts = rest;
             }
         }

@@ -126,7 +126,7 @@ fn looked_up(ty: &str, count: usize, condition: &str) -> String {
 fn words_of_all_sizes_are_gathered_and_scattered() {
     let items = 96;
     for (ty, size) in [("char", 1), ("ushort", 2), ("int", 4), ("float", 4), ("long", 8)] {
-        for count in [1, 2, 3, 4, 5, 7, 8] {
+        for count in [1, 2, 3, 4, 5, 6, 7, 8] {
             for condition in ["n >= 0", "n % 3 != 1"] {
                 let module = wide(&looked_up(ty, count, condition));
                 let length = items * (count + 1);
@@ -142,6 +142,34 @@ fn words_of_all_sizes_are_gathered_and_scattered() {
                 let what = format!("{count} of {ty} if {condition}");
                 same(&module, "rows", Grid::line(items as u64, 48), &args, &what);
             }
+        }
+    }
+}
+
+/// Reads some elements of rows of 12 at places that are looked up.
+fn gaps(ty: &str, elements: &[usize]) -> String {
+    let element = |k: &usize| format!("in[n * 12 + {k}]");
+    let sum = elements.iter().map(element).collect::<Vec<_>>().join(" * 3 + ");
+    format!(
+        "kernel void rows(global int *out, global const {ty} *in, global const int *at, int first) {{
+           in += first; size_t i = get_global_id(0), n = at[i];
+           out[i] = {sum}; }}"
+    )
+}
+
+/// What is read around them lies in pages that they lie in: the buffers begin and end at inaccessible pages.
+#[test]
+fn words_with_gaps_stay_in_their_pages() {
+    for (ty, size) in [("char", 1), ("uchar", 1), ("short", 2), ("ushort", 2)] {
+        for elements in [[0, 2, 4], [1, 2, 3], [0, 5, 7], [5, 8, 11], [9, 10, 11], [0, 1, 11]] {
+            let module = wide(&gaps(ty, &elements));
+            let (least, most) = (elements[0] as i32, 11 - elements[2]);
+            // The first row's first element, and the last row's last one, are the buffer's.
+            let length = 12 * 64 - elements[0] - most;
+            let bytes = (0..length * size).map(|i| (i * 31 % 251) as u8).collect();
+            let at = ints(64, |i| i * 27 % 64);
+            let args = [ints(64, |_| 0), Input::bytes(bytes), at, int(-least)];
+            same(&module, "rows", Grid::line(64, 32), &args, &format!("{elements:?} of {ty}"));
         }
     }
 }
@@ -203,15 +231,29 @@ fn words_are_accessed_as_one() {
         ("float", 3, (2, 2)),
         ("uchar", 4, (1, 1)),
         ("short", 4, (1, 1)),
-        ("short", 3, (2, 2)),
+        ("short", 3, (1, 2)),
+        ("uchar", 2, (1, 2)),
+        ("uchar", 3, (1, 3)),
+        ("uchar", 6, (1, 3)),
+        ("uchar", 7, (1, 4)),
         ("uchar", 12, (2, 2)),
         ("double", 2, (2, 2)),
     ] {
         let some = looked_up(ty, count, "n > 0");
         assert_eq!(apart(&some), expected, "{count} of {ty}");
     }
-    // Two bytes at an odd address may straddle two words.
-    assert_eq!(apart(&looked_up("uchar", 2, "n > 0")), (2, 2));
+    // Gaps of up to a word.
+    assert_eq!(apart(&gaps("uchar", &[0, 2])), (1, 0));
+    assert_eq!(apart(&gaps("uchar", &[1, 4, 8])), (1, 0));
+    assert_eq!(apart(&gaps("uchar", &[1, 4, 9])), (2, 0));
+    assert_eq!(apart(&gaps("ushort", &[0, 2])), (1, 0));
+    assert_eq!(apart(&gaps("float", &[0, 2])), (2, 0));
+    // Pixels of three bytes, which are read through pointers to any memory.
+    let pixels = "kernel void pair(global int *out, global const uchar *in, global const int *at) {
+                    int i = get_global_id(0); global const uchar *p = in + at[i];
+                    uchar3 v = vload3(0, p), w = vload3(0, p + 3);
+                    out[i] = v.x * w.x + v.y * w.y - v.z * w.z; }";
+    assert_eq!(apart(pixels), (1, 0));
     // An index of 32 bits may wrap around between neighbours, but not within a word of its own.
     let narrow = |row: u32| {
         looked_up("float", 2, "n > 0")

@@ -7,15 +7,21 @@
 //!   item 1: b0 b1  ──▶   from one gather of words   ──▶   a1 b1 c1 d1
 //!   ...
 //! ```
+//!
+//! Elements that are fewer than a word, or have gaps, are read with what lies around them, which is in the same page:
+//! [`Writer::around`].
 
 use super::{Chunk, Kind, Part, Writer, is_all};
-use crate::ir::{Access, ConvertOp, Inst, Op, Operand, TypeId, ValueId};
+use crate::ir::{
+    Access, BinaryOp, ConstKind, ConvertOp, Inst, Module, Op, Operand, Type, TypeId, ValueId,
+};
 
 /// Bytes of words, the longest first.
 pub(super) const SIZES: [u64; 3] = [8, 4, 2];
 
-/// Bytes of the shortest words that processors gather and scatter.
+/// Bytes of the shortest and the longest words that processors gather and scatter.
 const SHORTEST: u64 = 4;
+const LONGEST: u64 = 8;
 
 /// Whether words of so many bytes at addresses with an alignment are an advantage. Shorter words than the processor
 /// gathers are read with those around them if they are aligned, and written one by one.
@@ -23,10 +29,101 @@ pub(super) fn may_be(kind: Kind, bytes: u64, align: u32) -> bool {
     bytes >= SHORTEST || kind == Kind::Read && u64::from(align) >= bytes
 }
 
+/// How many of the parts, which are in order, are read as one word, gaps included; 1 if it is none but the first.
+pub(super) fn parts_around(module: &Module, chunk: &Chunk, parts: &[Part]) -> usize {
+    if chunk.kind == Kind::Write {
+        return 1;
+    }
+    let (size, first) = (module.types.size(chunk.element) as i64, parts[0].offset);
+    let fits = |part: &Part| match part.offset.checked_sub(first) {
+        Some(distance) => distance % size == 0 && distance + size <= LONGEST as i64,
+        None => false,
+    };
+    // An element that is read twice is no neighbour of itself.
+    let here = |two: &&[Part]| two[0].offset < two[1].offset && fits(&two[1]);
+    1 + parts.windows(2).take_while(here).count()
+}
+
+/// Bytes of a word that has an item's parts, and of its parts with the gaps in between.
+fn word_around(module: &Module, chunk: &Chunk) -> (u64, u64) {
+    let offsets = || chunk.parts.iter().map(|part| part.offset);
+    let reach = offsets().max().unwrap_or(0).wrapping_sub(offsets().min().unwrap_or(0));
+    let bytes = reach as u64 + module.types.size(chunk.element);
+    (if bytes <= SHORTEST { SHORTEST } else { LONGEST }, bytes)
+}
+
 impl Writer<'_> {
+    /// Gathers words that have the parts, and more. What stands for each part.
+    ///
+    /// A word begins at the parts if their end is beyond the aligned word that they begin in, less what it has more than
+    /// they have; else it is that aligned word. In both cases it lies in the aligned words that the parts lie in:
+    ///
+    /// ```text
+    ///   two bytes   ab......  .ab.....  ..ab....  ...ab...
+    ///   their word  WWWW      WWWW      WWWW       WWWW
+    /// ```
+    pub(super) fn around(&mut self, chunk: &Chunk) -> Vec<(ValueId, Operand)> {
+        let (word, bytes) = word_around(self.module, chunk);
+        let lanes = chunk.lanes as usize;
+        let int = self.module.types.int(8 * word as u32);
+        let words = self.vector(int, lanes);
+        let (at, access) = self.words(chunk);
+        let value = if bytes == word || u64::from(access.align) >= word {
+            self.value(Op::Gather(at, chunk.mask, access), words)
+        } else {
+            let long = self.module.types.int(64);
+            let longs = self.vector(long, lanes);
+            let pointers = self.module.operand_type(self.function, at);
+            let number = self.value(Op::Convert(ConvertOp::PtrToInt, at), longs);
+            let most = self.splat(long, longs, word - 1);
+            let before = self.value(Op::Binary(BinaryOp::And, number, most), longs);
+            let most = self.splat(long, longs, word - bytes);
+            let before = self.value(Op::Binary(BinaryOp::UMin, before, most), longs);
+            let begin = self.value(Op::Binary(BinaryOp::Sub, number, before), longs);
+            let at = self.value(Op::Convert(ConvertOp::IntToPtr, begin), pointers);
+            let access = Access { align: 1, ..access };
+            let value = self.value(Op::Gather(at, chunk.mask, access), words);
+            let before = match word {
+                LONGEST => before,
+                _ => self.value(Op::Convert(ConvertOp::Trunc, before), words),
+            };
+            let three = self.splat(int, words, 3);
+            let bits = self.value(Op::Binary(BinaryOp::Shl, before, three), words);
+            self.value(Op::Binary(BinaryOp::LShr, value, bits), words)
+        };
+        let size = self.module.types.size(chunk.element);
+        self.parts_of(chunk, value, word / size)
+    }
+
+    /// The same number for all items.
+    fn splat(&mut self, element: TypeId, ty: TypeId, number: u64) -> Operand {
+        let Type::Vector(_, lanes) = self.module.types[ty] else { unreachable!("a vector") };
+        let one = self.module.const_int(element, number);
+        let all = ConstKind::Composite(vec![one; lanes as usize]);
+        Operand::Const(self.module.constant(ty, all))
+    }
+
+    /// Each part out of words of so many elements.
+    fn parts_of(&mut self, chunk: &Chunk, words: Operand, count: u64) -> Vec<(ValueId, Operand)> {
+        let size = self.module.types.size(chunk.element) as i64;
+        let line = self.vector(chunk.element, count as usize * chunk.lanes as usize);
+        let ty = self.vector(chunk.element, chunk.lanes as usize);
+        let line = self.value(Op::Convert(ConvertOp::Bitcast, words), line);
+        let mut results = Vec::new();
+        for part in &chunk.parts {
+            let number = (part.offset.wrapping_sub(chunk.parts[0].offset) / size) as u32;
+            let pick = (0..chunk.lanes).map(|item| Some(item * count as u32 + number)).collect();
+            let vector = self.value(Op::Shuffle(line, line, pick), ty);
+            if let Operand::Value(value) = part.value {
+                results.push((value, vector));
+            }
+        }
+        results
+    }
+
     /// Gathers the words. What stands for each part.
     pub(super) fn gather(&mut self, chunk: &Chunk) -> Vec<(ValueId, Operand)> {
-        let [words, line, part] = self.word_types(chunk);
+        let words = self.words_type(chunk);
         let op = match self.line(chunk) {
             Some((at, access)) if is_all(self.module, chunk.mask) => Op::Load(at, access),
             Some((at, access)) => Op::MaskedLoad(at, chunk.mask, access),
@@ -36,22 +133,12 @@ impl Writer<'_> {
             }
         };
         let words = self.value(op, words);
-        let line = self.value(Op::Convert(ConvertOp::Bitcast, words), line);
-        let count = chunk.parts.len() as u32;
-        let mut results = Vec::new();
-        for (number, it) in (0..).zip(&chunk.parts) {
-            let pick = (0..chunk.lanes).map(|item| Some(item * count + number)).collect();
-            let vector = self.value(Op::Shuffle(line, line, pick), part);
-            if let Operand::Value(value) = it.value {
-                results.push((value, vector));
-            }
-        }
-        results
+        self.parts_of(chunk, words, chunk.parts.len() as u64)
     }
 
     /// Scatters the words.
     pub(super) fn scatter(&mut self, chunk: &Chunk) {
-        let [words, ..] = self.word_types(chunk);
+        let words = self.words_type(chunk);
         let mut values: Vec<Operand> = chunk.parts.iter().map(|part| part.value).collect();
         let mut length = chunk.lanes;
         // The parts of even numbers with those of odd ones in between, until one line is left.
@@ -102,15 +189,10 @@ impl Writer<'_> {
         (self.value(Op::Address { base, offset, terms, inbounds: false }, ty), access)
     }
 
-    /// The types of the words, of all their parts one after the other, and of one part of all items.
-    fn word_types(&mut self, chunk: &Chunk) -> [TypeId; 3] {
-        let (count, lanes) = (chunk.parts.len(), chunk.lanes as usize);
+    /// The type of the words.
+    fn words_type(&mut self, chunk: &Chunk) -> TypeId {
         let bytes = chunk.bytes(self.module);
         let word = self.module.types.int(8 * bytes as u32);
-        [
-            self.vector(word, lanes),
-            self.vector(chunk.element, count * lanes),
-            self.vector(chunk.element, lanes),
-        ]
+        self.vector(word, chunk.lanes as usize)
     }
 }
