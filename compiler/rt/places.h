@@ -7,6 +7,8 @@
 
 #include "image.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
 enum sampler {
   NONE,
   CLAMP_TO_EDGE,
@@ -91,10 +93,11 @@ static inline int64_t wrap(int64_t i, uint32_t n, uint32_t sampler) {
   }
 }
 
-// The place that integers give a read: the layer is used as it is, if there is one.
-static inline void place_of_integers(const struct image *image, uint32_t sampler,
-                                     const int32_t given[3], int64_t at[3]) {
-  int count = dimensions(image), layer = layer_of(image);
+// The place that integers give a read: the layer is used as it is, if there is one. `count` is the number of
+// dimensions, here and below; where it is constant, there are no loops.
+INLINE void place_of_integers(const struct image *image, uint32_t sampler, const int32_t given[3],
+                              int count, int64_t at[3]) {
+  int layer = layer_of(image);
   at[0] = at[1] = at[2] = 0;
   for (int i = 0; i < count; i++)
     at[i] = wrap(given[i], extent(image, i), sampler);
@@ -103,9 +106,9 @@ static inline void place_of_integers(const struct image *image, uint32_t sampler
 }
 
 // The place that floats give a read that does not filter.
-static inline void place_of_floats(const struct image *image, uint32_t sampler, const float given[3],
-                                   int64_t at[3]) {
-  int count = dimensions(image), layer = layer_of(image);
+INLINE void place_of_floats(const struct image *image, uint32_t sampler, const float given[3],
+                            int count, int64_t at[3]) {
+  int layer = layer_of(image);
   at[0] = at[1] = at[2] = 0;
   if (layer < 3)
     at[2] = clamp(to_int(__builtin_rintf(given[layer])), image->depth);
@@ -136,10 +139,10 @@ struct neighbours {
   float weight[3];
 };
 
-static inline void neighbours_of(const struct image *image, uint32_t sampler, const float given[3],
-                                 struct neighbours *near) {
+INLINE void neighbours_of(const struct image *image, uint32_t sampler, const float given[3],
+                          int count, struct neighbours *near) {
   int layer = layer_of(image);
-  near->count = dimensions(image);
+  near->count = count;
   near->low[1] = near->low[2] = 0;
   if (layer < 3)
     near->low[2] = clamp(to_int(__builtin_rintf(given[layer])), image->depth);

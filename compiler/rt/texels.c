@@ -43,7 +43,7 @@ static uint64_t look(const struct Watch *watch, const struct image *image, uint3
 FUNCTION uint64_t __tally_texels_fetch(const struct Watch *watch, const struct image *image,
                                        uint64_t sampler, int32_t x, int32_t y, int32_t z) {
   int64_t at[3];
-  place_of_integers(image, (uint32_t)sampler, (int32_t[3]){x, y, z}, at);
+  place_of_integers(image, (uint32_t)sampler, (int32_t[3]){x, y, z}, dimensions(image), at);
   return look(watch, image, (uint32_t)sampler, at);
 }
 
@@ -52,11 +52,11 @@ FUNCTION uint64_t __tally_texels_sample(const struct Watch *watch, const struct 
   uint32_t sampler = (uint32_t)word;
   int64_t at[3];
   if (!is_filtered(image, sampler)) {
-    place_of_floats(image, sampler, (float[3]){x, y, z}, at);
+    place_of_floats(image, sampler, (float[3]){x, y, z}, dimensions(image), at);
     return look(watch, image, sampler, at);
   }
   struct neighbours near;
-  neighbours_of(image, sampler, (float[3]){x, y, z}, &near);
+  neighbours_of(image, sampler, (float[3]){x, y, z}, dimensions(image), &near);
   uint64_t mistake = 0;
   for (int corner = 0; corner < 1 << near.count && mistake == 0; corner++)
     if (corner_of(&near, corner, at) != 0)

@@ -5,6 +5,7 @@
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
 
+use crate::guarded::Guarded;
 use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, value, widths};
 use crate::reference::{Image, KINDS, LAYOUTS, Rng};
 
@@ -130,7 +131,9 @@ fn no_coordinate_leaves_the_image() {
         let name = format!("sample_{}", kind.name);
         for kernel in kernels(&module, &name) {
             for sampler in (0..32_u64).filter(|it| it & 7 < 5) {
-                let mut image = Image::random(&mut rng, kind, &LAYOUTS[3], 2);
+                // One component, or four.
+                let layout = &LAYOUTS[3 * rng.below(2)];
+                let mut image = Image::random(&mut rng, kind, layout, 2);
                 let mut at: Vec<u32> =
                     (0..4 * ITEMS).map(|_| wild[rng.below(wild.len())].to_bits()).collect();
                 let (mut code, mut plain) = (vec![0_u32; 4 * ITEMS], vec![0_u32; 4 * ITEMS]);
@@ -138,6 +141,44 @@ fn no_coordinate_leaves_the_image() {
                 interpret(&module, &name, &mut image, Some(sampler), [&mut at, &mut plain]);
                 let agree = code.iter().zip(&plain).all(|(&a, &b)| same(a, b));
                 assert!(agree, "{name} with sampler {sampler}");
+            }
+        }
+    }
+}
+
+/// The last texel may end where its page does, and the next page be inaccessible: no more than the texel is read.
+#[test]
+fn texels_end_where_pages_do() {
+    let module = module(&clang::compile("images.cl", &["-O2"]));
+    let mut rng = Rng(5);
+    for kind in KINDS.into_iter().filter(|kind| kind.name == "2d" || kind.name == "3d") {
+        let all =
+            ["sample", "sample_int"].map(|it| kernels(&module, &format!("{it}_{}", kind.name)));
+        for (number, layout) in LAYOUTS.iter().enumerate() {
+            for &channel in layout.channels {
+                // To the edge, with and without a filter.
+                for sampler in [1, 17] {
+                    let image = Image::random(&mut rng, kind, layout, channel);
+                    let at = image.coordinates(&mut rng, ITEMS, false);
+                    let mut at: Vec<u32> = at.iter().flatten().map(|c| c.to_bits()).collect();
+                    let kernels = &all[usize::from(channel < 2)];
+                    let kernel = &kernels[rng.below(kernels.len())];
+                    let (mut want, mut got) = (vec![0_u32; 4 * ITEMS], vec![1_u32; 4 * ITEMS]);
+                    execute(kernel, &image, Some(sampler), [&mut at, &mut want]);
+                    let mut pages = Guarded::new(image.extent());
+                    let texels = pages.last(image.extent());
+                    texels.copy_from_slice(&image.bytes[..image.extent()]);
+                    let mut descriptor = image.descriptor();
+                    descriptor[..8].copy_from_slice(&(texels.as_ptr() as u64).to_le_bytes());
+                    let args = vec![value(descriptor.as_ptr() as u64), value(sampler)];
+                    let buffers = [&mut at[..], &mut got[..]].map(buffer);
+                    kernel.run(
+                        Grid::line(ITEMS as u64, 40),
+                        args.into_iter().chain(buffers).collect(),
+                    );
+                    let agree = want.iter().zip(&got).all(|(&a, &b)| same(a, b));
+                    assert!(agree, "layout {number}, type {channel}, sampler {sampler}");
+                }
             }
         }
     }

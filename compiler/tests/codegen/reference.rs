@@ -144,6 +144,12 @@ impl Image {
         }
     }
 
+    /// The bytes from the first texel to the end of the last one.
+    pub fn extent(&self) -> usize {
+        let [w, h, d] = self.size;
+        self.pitches[2] * (d - 1) + self.pitches[1] * (h - 1) + self.pitches[0] * w
+    }
+
     /// The descriptor of chapter 16 of the device's manual.
     pub fn descriptor(&self) -> Box<[u8; 64]> {
         let mut bytes = Box::new([0_u8; 64]);
