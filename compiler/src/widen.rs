@@ -46,6 +46,7 @@ mod memory;
 mod names;
 mod ops;
 mod parts;
+mod prefetch;
 mod promises;
 mod queries;
 mod refusal;
@@ -66,7 +67,7 @@ use crate::optimise;
 use crate::regions::stop_scope;
 pub use axis::physical;
 use build::Builder;
-use emit::{Widener, is_long};
+use emit::Widener;
 pub use layout::lay_out;
 pub use promises::{Holds, Number, Promises};
 pub use refusal::Refusal;
@@ -313,7 +314,7 @@ fn widen_for(
         other => (0, other),
     };
     // Copies of code are no more to wait for.
-    let (long, waits) = (is_long(&source), waits_for_itself(&module, &source, &way));
+    let (long, waits) = (prefetch::is_long(&source), waits_for_itself(&module, &source, &way));
     if rows == Rows::Whole {
         way = without_masks(&mut module, &mut source, way, &steps, together)?;
     }
@@ -339,6 +340,7 @@ fn widen_for(
         };
         let out = Builder::new(module, function, lanes);
         let mut widener = Widener::new(source, &way.flow, &way.shapes, out, rows, long);
+        widener.long_turns = prefetch::long_turns(source, &way.flow);
         widener.may_part = may_part;
         widener.sums = sums;
         widener.part = part.min(lanes);

@@ -67,6 +67,8 @@ pub(super) struct Widener<'f> {
     pub(super) tables: Vec<(TypeId, Operand)>,
     /// Whether a vector takes so long that the processor does not look ahead to the next one's loads.
     pub(super) long: bool,
+    /// The same of the turns of each loop.
+    pub(super) long_turns: Vec<bool>,
     /// Whether barriers may be where the items of a vector may have parted.
     pub(super) may_part: bool,
     /// The size in bytes of the integers of which the group keeps sums, if it does ([`super::sums`]).
@@ -75,26 +77,6 @@ pub(super) struct Widener<'f> {
     pub(super) remarks: Vec<(Loc, String)>,
     /// The uses in `from`, once a pass has asked for them.
     pub(super) uses: OnceCell<Uses>,
-}
-
-/// The number of instructions of a vector from which on the next one's loads are prefetched: with more
-/// than a third of the 512 that a large processor looks ahead, few loads are in flight at once. exp +
-/// log + sin takes 0.5 times as long with it.
-const LONG: usize = 96;
-/// The approximate number of instructions of a mathematical function.
-const OF_FUNCTION: usize = 32;
-
-/// The number of instructions for each load from which on that is so. With fewer the processor has many loads in
-/// flight anyway, and lines that are prefetched displace each other: SHOC's rdwdot, which adds 145 rows of 16 KiB,
-/// takes 0.5 times as long without it.
-const FOR_EACH_LOAD: usize = 16;
-
-/// Whether a vector takes that many, without counting the iterations of loops.
-pub(super) fn is_long(function: &Function) -> bool {
-    let cost = |inst: &Inst| if matches!(inst.op, Op::Math(..)) { OF_FUNCTION } else { 1 };
-    let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
-    let loads = insts().filter(|inst| matches!(inst.op, Op::Load(..))).count();
-    insts().map(cost).sum::<usize>() >= LONG.max(FOR_EACH_LOAD * loads)
 }
 
 impl<'f> Widener<'f> {
@@ -130,6 +112,7 @@ impl<'f> Widener<'f> {
             offered: None,
             tables: Vec::new(),
             long,
+            long_turns: Vec::new(),
             may_part: false,
             sums: None,
             uses: OnceCell::new(),

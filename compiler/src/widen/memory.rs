@@ -26,11 +26,6 @@ enum Lie {
     Apart,
 }
 
-/// The most turns of loops in which the lines of later vectors are prefetched. Where rows are 1, 2 or 4 KiB apart, the
-/// lines of more turns displace each other from the few sets of the cache that they have: products of such matrices
-/// take 1.4, 1.35 and 2.1 times as long with prefetches. A search in 64 rows of 256 KiB takes 4.4 times as long without.
-const FEW_TURNS: u64 = 64;
-
 impl Widener<'_> {
     /// Translates accesses to memory. `false` if the instruction is none, or is uniform.
     pub(super) fn memory(&mut self, inst: &Inst) -> Result<bool, Refusal> {
@@ -204,28 +199,6 @@ impl Widener<'_> {
             }
             _ => self.gather(at, &leaves, access),
         }
-    }
-
-    /// Prefetches what a vector will load that comes soon: outside of loops where a vector takes long, and in loops of
-    /// few turns. Those walk down columns as often as along rows, and each turn needs a cache line of its own then,
-    /// which the processor does not foresee; the next vectors need the adjacent lines.
-    fn prefetch(&mut self, at: Operand, first: Operand, size: u64) {
-        let ty = self.type_in(at);
-        let global = matches!(self.out.module.types[ty], Type::Pointer(AddressSpace::Global));
-        let outside = self.flow.within[self.block.index()].is_none();
-        let turns = self.shapes.turns_around(self.flow, self.block);
-        let ahead = match turns.is_some_and(|it| it <= FEW_TURNS) {
-            true if !outside => 2,
-            true if self.long => 4,
-            _ => return,
-        };
-        if !global || matches!(at, Operand::Const(_)) {
-            return;
-        }
-        let offset = ahead * i64::from(self.out.lanes) * size as i64;
-        let op = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
-        let ahead = self.out.value(op, ty);
-        self.out.effect(Op::Prefetch(ahead), Default::default());
     }
 
     /// Whether the scalars of a value fill it, and all have one type: the items' values are then

@@ -426,6 +426,13 @@ impl Shapes {
         flow.masked_around(home).is_some_and(|index| !flow.contains(index, user))
     }
 
+    /// Whether a value is recomputed in each turn of the innermost loop of a block that uses it.
+    pub(super) fn moves_in_loop(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
+        let home = self.home[value.index()];
+        let within = flow.within[user.index()];
+        home.zip(within).is_some_and(|(home, index)| flow.contains(index, home))
+    }
+
     /// The turns of all loops around a block together, if they are constants; 1 outside of loops.
     pub(super) fn turns_around(&self, flow: &Flow, block: BlockId) -> Option<u64> {
         let turns = |index: usize| self.found.turns.get(index).copied().flatten();

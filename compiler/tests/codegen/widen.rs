@@ -597,6 +597,41 @@ fn long_vectors_prefetch_what_the_next_ones_load() {
     assert!(!in_loop("int k = 0; k < n; k++) for (int j = 0; j < 32"));
 }
 
+/// Where the turns of a loop are long, all cache lines of the next vector but one are prefetched; not where a turn is
+/// short, where it has a loop of its own, where all items load the same, or where each turn does.
+#[test]
+fn long_turns_prefetch_what_the_next_vectors_load() {
+    let prefetches = |ty: &str, lanes: u32, load: &str, steps: usize, inner: &str| {
+        let step = "p = fma(p, v, sum);".repeat(steps);
+        let module = wide(&format!(
+            "kernel void columns(global {ty} *out, global const {ty} *x, int n, int h) {{
+               size_t i = get_global_id(0);
+               {ty} sum = 0;
+               for (int r = 0; r < h; r++) {{
+                 {ty} v = {load}, p = v;
+                 {inner} {{ {step} }}
+                 sum += p;
+               }}
+               out[i] = sum;
+             }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], lanes).expect("it is widened");
+        let function = &widened.module.functions[widened.function];
+        let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        insts.filter(|inst| matches!(inst.op, Op::Prefetch(_))).count()
+    };
+    let column = "x[(size_t)r * n + i]";
+    assert_eq!(prefetches("float", 16, column, 16, ""), 1);
+    assert_eq!(prefetches("float", 8, column, 16, ""), 1);
+    assert_eq!(prefetches("float", 32, column, 16, ""), 2);
+    assert_eq!(prefetches("double", 16, column, 16, ""), 2);
+    assert_eq!(prefetches("float", 16, column, 8, ""), 0);
+    assert_eq!(prefetches("float", 16, "x[(size_t)r * n + i] + x[(size_t)r * h + i]", 16, ""), 0);
+    assert_eq!(prefetches("float", 16, column, 16, "for (int k = 0; k < n; k++)"), 0);
+    assert_eq!(prefetches("float", 16, "x[r]", 16, ""), 0);
+    assert_eq!(prefetches("float", 16, "x[i] + (out[i] = sum)", 16, ""), 0);
+}
+
 /// A loop that items leave at different times, right into the next turn of the loop around it: each item takes along
 /// the value with which it has left, not the one of the last turn.
 #[test]
