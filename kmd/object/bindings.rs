@@ -532,7 +532,7 @@ mod tests {
         Ok(())
     }
 
-    /// A VM that has lost its mappings gets no new ones, whoever keeps its bindings.
+    /// A VM whose mappings were all removed gets no new ones, although its file may keep the bindings.
     #[test]
     fn nothing_is_bound_once_all_was_removed() -> Result {
         let (bindings, space) = (Bindings::new()?, SetOnce::new());

@@ -282,8 +282,8 @@ fn areas(file: &OwnedFd, tell: i32, wait: i32) -> i32 {
 }
 
 /// "Nothing here waits for the process, and the process cannot keep memory from being freed": a GPU ends while a client
-/// binds. Whoever still has the file of the VM keeps nothing of it: the buffers go before the DRM device does. (The
-/// kernel warns if they do not.)
+/// binds. The file of the VM, which this test still has, keeps no buffer: buffers are freed before the DRM device is.
+/// (Otherwise the kernel warns.)
 pub fn nothing_is_bound_in_a_gpu_that_ends() -> Outcome {
     if is_pci() {
         return NO_HOST;
