@@ -40,6 +40,7 @@ mod group;
 mod guard;
 mod joins;
 mod known;
+mod latency;
 mod layout;
 mod matrix;
 mod memory;
@@ -62,7 +63,7 @@ mod way;
 mod whole;
 
 use crate::ir::arena::Id;
-use crate::ir::{Block, BlockId, Function, FunctionId, Inst, Kernel, Loc, Module, Op, Type};
+use crate::ir::{Function, FunctionId, Inst, Kernel, Loc, Module, Op};
 use crate::optimise;
 use crate::regions::stop_scope;
 pub use axis::physical;
@@ -81,13 +82,6 @@ const MAX_INSTRUCTIONS: usize = 1 << 14;
 pub const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
 /// The maximum number of blocks.
 const MAX_BLOCKS: usize = 1 << 11;
-/// The maximum number of instructions of a kernel that is widened twice: each form takes time to build,
-/// and a larger kernel has enough independent work during a latency.
-const MAX_DOUBLE_INSTRUCTIONS: usize = 128;
-/// The maximum number of values that a loop of such a kernel carries from one iteration to the next.
-/// With more it has several independent chains, and twice as many values do not fit the registers: the
-/// eight largest of 64 took 1.5 times as long.
-const MAX_DOUBLE_VALUES: u32 = 6;
 /// The maximum private memory of an item in bytes.
 const MAX_PRIVATE_BYTES: u64 = 16 << 10;
 /// The maximum if vectors may have few items but frames for all ([`least_row`]): such frames still
@@ -314,7 +308,8 @@ fn widen_for(
         other => (0, other),
     };
     // Copies of code are no more to wait for.
-    let (long, waits) = (prefetch::is_long(&source), waits_for_itself(&module, &source, &way));
+    let (long, waits) =
+        (prefetch::is_long(&source), latency::waits_for_itself(&module, &source, &way));
     if rows == Rows::Whole {
         way = without_masks(&mut module, &mut source, way, &steps, together)?;
     }
@@ -473,44 +468,6 @@ fn without_masks(
         way.shapes.keep_apart(&apart);
     }
     Ok(way)
-}
-
-/// Whether a small kernel has a loop in which each item's next value is computed from its last one, and
-/// nothing else that matters: no private memory, no 64-bit values in that computation, and no gathers in
-/// innermost loops. Those take longer than such a computation, and twice as many items need twice as many lines of the
-/// cache at a time: syr2k of PolyBench, whose items read rows of 2 KiB, took 2.5 times as long.
-fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
-    let Way { flow, shapes, .. } = way;
-    let size: usize = source.blocks.iter().map(|(_, block)| block.insts.len()).sum();
-    if size > MAX_DOUBLE_INSTRUCTIONS || !source.variables.is_empty() {
-        return false;
-    }
-    let gathers = |(id, block): (BlockId, &Block)| {
-        let apart = |inst: &Inst| match inst.op {
-            Op::Load(at, _) => shapes.at(flow, at, id) == Some(Shape::Varying),
-            _ => false,
-        };
-        let innermost = |index: usize| flow.loops.iter().all(|it| it.parent != Some(index));
-        flow.within[id.index()].is_some_and(innermost) && block.insts.iter().any(apart)
-    };
-    if source.blocks.iter().any(gathers) {
-        return false;
-    }
-    let mut found = 0;
-    for (id, block) in source.blocks.iter() {
-        let around = flow.around(id).any(|index| flow.loops[index].header == id);
-        for result in block.phis().filter_map(|phi| phi.result).filter(|_| around) {
-            let ty = source.values[result].ty;
-            if shapes.of(result) == Shape::Varying {
-                let bits = module.types.scalar_bits(ty);
-                if bits > 32 || module.types.lanes(ty) > 1 {
-                    return false;
-                }
-                found += u32::from(matches!(module.types[ty], Type::Int(_) | Type::Float(_)));
-            }
-        }
-    }
-    (1..=MAX_DOUBLE_VALUES).contains(&found)
 }
 
 /// Refuses kernels that obviously cannot be widened. Returns whether the kernel uses sub-groups.

@@ -433,6 +433,16 @@ impl Shapes {
         home.zip(within).is_some_and(|(home, index)| flow.contains(index, home))
     }
 
+    /// Whether a value is computed in a loop, or in one that lies in it.
+    pub(super) fn is_in_loop(&self, flow: &Flow, value: ValueId, index: usize) -> bool {
+        self.home[value.index()].is_some_and(|home| flow.contains(index, home))
+    }
+
+    /// Whether a value is computed in the same innermost loop, or also outside of all loops.
+    pub(super) fn is_of_loop(&self, flow: &Flow, value: ValueId, within: Option<usize>) -> bool {
+        self.home[value.index()].is_some_and(|home| flow.within[home.index()] == within)
+    }
+
     /// The turns of all loops around a block together, if they are constants; 1 outside of loops.
     pub(super) fn turns_around(&self, flow: &Flow, block: BlockId) -> Option<u64> {
         let turns = |index: usize| self.found.turns.get(index).copied().flatten();
