@@ -29,7 +29,8 @@ impl Known {
             | Op::Shuffle(..)
             | Op::Convert(..)
             | Op::Select(..)
-            | Op::Unary(UnaryOp::Not, _) => true,
+            | Op::Unary(UnaryOp::Not, _)
+            | Op::Binary(BinaryOp::Mul | BinaryOp::LShr | BinaryOp::AShr, ..) => true,
             Op::Address { terms, .. } => terms.is_empty(),
             _ => false,
         };
@@ -111,6 +112,7 @@ impl Known {
                 {
                     Step::Name(inner)
                 }
+                (ConvertOp::Trunc, Some(_)) => self.half_of_product(module, function, a, ty),
                 _ => Step::Same,
             },
             Op::Load(Operand::Const(at), access) if !access.volatile => {
@@ -170,6 +172,70 @@ impl Known {
         match negated {
             true => Step::Changed(Op::Unary(UnaryOp::Not, condition)),
             false => Step::Name(condition),
+        }
+    }
+
+    /// The half of a product that is computed in twice as many bits, which processors have an instruction for:
+    /// `(uint)((ulong)x * y >> 32)` is `mul_hi(x, y)`. A generator that takes both halves of two products (philox) takes
+    /// 0.8 of the time then.
+    fn half_of_product(
+        &self,
+        module: &mut Module,
+        function: &Function,
+        a: Operand,
+        ty: TypeId,
+    ) -> Step {
+        let Type::Int(width) = module.types[ty] else { return Step::Same };
+        let (product, is_high) = match self.made(a) {
+            Some(&Op::Binary(BinaryOp::LShr | BinaryOp::AShr, product, by))
+                if bits(module, by) == Some(width.into()) =>
+            {
+                (product, true)
+            }
+            _ => (a, false),
+        };
+        let wide = module.types.scalar_bits(module.operand_type(function, product));
+        let Some(&Op::Binary(BinaryOp::Mul, x, y)) = self.made(product) else { return Step::Same };
+        if wide != 2 * width {
+            return Step::Same;
+        }
+        let halves = [false, true].into_iter().find_map(|signed| {
+            let mut half = |factor| self.half(module, function, factor, ty, signed);
+            Some((half(x)?, half(y)?, signed))
+        });
+        let Some((x, y, signed)) = halves else { return Step::Same };
+        Step::Changed(match (is_high, signed) {
+            (false, _) => Op::Binary(BinaryOp::Mul, x, y),
+            (true, false) => Op::Binary(BinaryOp::UMulHi, x, y),
+            (true, true) => Op::Binary(BinaryOp::SMulHi, x, y),
+        })
+    }
+
+    /// The integer of a type that an operand of twice as many bits extends.
+    fn half(
+        &self,
+        module: &mut Module,
+        function: &Function,
+        operand: Operand,
+        ty: TypeId,
+        signed: bool,
+    ) -> Option<Operand> {
+        if let Some(bits) = bits(module, operand) {
+            let width = module.types.scalar_bits(ty);
+            let half = bits & (u64::MAX >> (64 - width));
+            let again = match signed {
+                true => ((half << (64 - width)) as i64 >> (64 - width)) as u64,
+                false => half,
+            };
+            let same = (again ^ bits) << (64 - 2 * width) == 0;
+            return same.then(|| Operand::Const(module.const_int(ty, half)));
+        }
+        let extension = if signed { ConvertOp::SExt } else { ConvertOp::ZExt };
+        match self.made(operand) {
+            Some(&Op::Convert(op, inner)) if op == extension => {
+                (module.operand_type(function, inner) == ty).then_some(inner)
+            }
+            _ => None,
         }
     }
 

@@ -33,6 +33,7 @@ mod harness;
 mod images;
 mod joined;
 mod kernels;
+mod latency;
 mod lines;
 mod lsc;
 mod masked;

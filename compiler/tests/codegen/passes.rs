@@ -15,6 +15,7 @@ use crate::golden::golden;
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, clang, module};
 use crate::programs::{Groups, difference_of};
+use crate::widen::ints;
 
 /// A limit above the weight of all kernels of the tests.
 const LIMIT: usize = 1 << 20;
@@ -116,6 +117,51 @@ fn what_is_known_is_not_computed() {
             p[0] = 0;
         }";
     golden_of(Pass::Simplify, source, "-O0");
+}
+
+/// Products in twice as many bits, of which one half is used: of numbers with and without signs, and of constants that
+/// fit half of the bits and that do not.
+#[test]
+fn halves_of_wide_products_are_products() {
+    let products = [
+        ("(uint)((ulong)(uint)a * (uint)b >> 32)", "umul_hi"),
+        ("(uint)((ulong)(uint)a * 0xd2511f53u >> 32)", "umul_hi"),
+        ("(int)((long)a * b >> 32)", "smul_hi"),
+        ("(int)((long)a * -77 >> 32)", "smul_hi"),
+        ("(uint)((ulong)((long)a * b) >> 32)", "smul_hi"),
+        ("(int)((long)a * b)", "mul"),
+        ("(uint)((ulong)(uint)a * 0xffffffffu)", "mul"),
+        ("(int)((long)a * (uint)b >> 32)", ""),
+        ("(uint)((ulong)(uint)a * 0x1d2511f53ul >> 32)", ""),
+        ("(uint)((ulong)(uint)a * (uint)b >> 31)", ""),
+        ("(int)((long)a * 0x80000000l >> 32)", ""),
+    ];
+    for (product, name) in products {
+        let source = format!(
+            "kernel void k(global int *out, global const int *in) {{
+               int i = get_global_id(0), a = in[i], b = in[i ^ 1];
+               out[i] = {product};
+             }}"
+        );
+        let module = module(&clang::compile_text(&source, &["-O0"]));
+        let kernel = &module.kernels[0];
+        let (mut part, mut function) =
+            optimise::inlined(&module, kernel, LIMIT).expect("it is small");
+        part.kernels = vec![kernel.clone()];
+        for pass in ORDER {
+            pass.run(&mut part, &mut function);
+        }
+        let text = text(&part, "k", &function);
+        let wide = text.lines().any(|it| it.contains(": i64 = mul"));
+        assert_eq!(wide, name.is_empty(), "{product}:\n{text}");
+        if !name.is_empty() {
+            assert!(text.contains(&format!(": i32 = {name} ")), "{product}:\n{text}");
+        }
+        let numbers = [0, 1, -1, 3, i32::MAX, i32::MIN, 0x5555_5555, -77, 1 << 16, 0x1234_5678];
+        let pairs = |i: i32| numbers[if i % 2 == 0 { i / 20 } else { i / 2 % 10 } as usize];
+        let args = [ints(200, |_| 0), ints(200, pairs)];
+        same(&module, "k", Grid::line(200, 32), &args, product);
+    }
 }
 
 #[test]
