@@ -5,16 +5,38 @@
 
 #include "maths/far/division.h"
 
-// The quotient's low seven bits with its sign, as OpenCL defines them.
+// The remainder of the nearest quotient, and that quotient's low seven bits with its sign, as OpenCL defines them.
 double __tally_remquo_f64(double x, double y, int32_t *quotient) {
-  struct division d = divide(x, y, true);
-  int32_t low = (int32_t)(d.quotient & 0x7f);
+  double a = __builtin_fabs(x), b = __builtin_fabs(y), rest;
+  int32_t low;
+  if (a <= b * 0x1p20 && a <= 0x1p900 && b >= 0x1p-900 && b <= 0x1p900) {
+    // If the quotient was rounded to half an integer, this may be a little more than half of y.
+    double nearest = round_even(a / b);
+    struct dd product = two_product(nearest, b);
+    rest = (a - product.hi) - product.lo;
+    double more = rest > 0.5 * b ? 1 : rest < -0.5 * b ? -1 : 0;
+    rest -= more * b;
+    low = (int32_t)(nearest + more) & 0x7f;
+    rest = sign_of(x) ? -rest : rest;
+  } else {
+    struct division d = divide(x, y, true);
+    low = (int32_t)(d.quotient & 0x7f);
+    rest = d.remainder;
+  }
   *quotient = sign_of(x) != sign_of(y) ? -low : low;
-  return d.remainder;
+  return rest;
 }
 
 float __tally_remquo_f32(float x, float y, int32_t *quotient) {
-  return (float)__tally_remquo_f64((double)x, (double)y, quotient);
+  double a = __builtin_fabs((double)x), b = __builtin_fabs((double)y);
+  if (!(a <= b * 0x1p28 && b > 0 && b < __builtin_inf()))
+    return (float)__tally_remquo_f64((double)x, (double)y, quotient);
+  // A quotient of two floats that is below 2^28 is half an integer, or more than 2^-25 of an integer away from one: a
+  // double's rounding does not change the nearest integer. Its product with a float is exact.
+  double nearest = round_even(a / b), rest = a - nearest * b;
+  int32_t low = (int32_t)nearest & 0x7f;
+  *quotient = sign_of((double)x) != sign_of((double)y) ? -low : low;
+  return (float)(sign_of((double)x) ? -rest : rest);
 }
 
 double __tally_modf_f64(double x, double *whole) {

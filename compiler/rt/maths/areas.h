@@ -11,6 +11,7 @@ static const double AREA64[] = {
 };
 // Numbers below are their own sines and areas.
 #define ITSELF 0x1p-28
+#define NOTHING __builtin_nan("")
 #define EXPONENTS 0xfff0000000000000
 // A bit less than half of an exponent's lowest bit.
 #define ROUNDS_UP 0x43d70a3d70a3d
@@ -18,6 +19,7 @@ static const double AREA64[] = {
 // The same for floats, to 2^-29.
 static const float AREA32[] = {0x1.555554p-2f, 0x1.999e4p-3f, 0x1.234bbp-3f, 0x1.ffd424p-4f};
 #define ITSELF 0x1p-13f
+#define NOTHING __builtin_nanf("")
 #define EXPONENTS 0xff800000
 #define ROUNDS_UP 0x21eb85
 #endif
@@ -41,7 +43,7 @@ static inline F OF(asinh_near)(F x) {
   return size < ITSELF ? x : OF(with_sign)(result, x);
 }
 
-// log(x + sqrt(x^2 - 1)); with d = x - 1 the square is 2 d + d^2.
+// log(x + sqrt(x^2 - 1)), which numbers below 1 do not have; with d = x - 1 the square is 2 d + d^2.
 static inline F OF(acosh_near)(F x) {
   F d = x - 1, twice = d + d, square = fma(d, d, twice);
   F result = OF(log_with_root)(square, fma(d, d, twice - square), x, true);
@@ -49,10 +51,11 @@ static inline F OF(acosh_near)(F x) {
   // The inverse root of 0 is not finite.
   result = x == 1 ? (F)0 : result;
 #endif
-  return result;
+  F none = NOTHING;
+  return x < 1 ? none : result;
 }
 
-// Half the logarithm of (1 + x) / (1 - x), for x from 0 to 1: that is 2^k m with m from 0.82 to 1.72, and log(m) / 2 is
+// Half the logarithm of (1 + x) / (1 - x), for x from 0 to 1, beyond which there is none: that is 2^k m with m from 0.82 to 1.72, and log(m) / 2 is
 // the area of the sine (1 + x - 2^k (1 - x)) / (1 + x + 2^k (1 - x)). Up to 0.245 k is 0 and the sine x: the others have
 // larger areas, whose last place is not below those of their terms.
 static inline F OF(atanh_near)(F x) {
@@ -65,10 +68,13 @@ static inline F OF(atanh_near)(F x) {
   F quotient = over / (more.hi + part), s = exponent == 0 ? size : quotient, square = s * s;
   F low = s * square * POLYNOMIAL(OF(AREA), square, square * square);
   F result = OF(with_exponent)((D){s, low}, (NUMBER)0.5 * exponent);
-  return size < ITSELF ? x : OF(with_sign)(result, x);
+  F none = NOTHING;
+  result = size < ITSELF ? x : OF(with_sign)(result, x);
+  return size > 1 ? none : result;
 }
 
 #undef ITSELF
+#undef NOTHING
 #undef EXPONENTS
 #undef ROUNDS_UP
 #include "names_end.h"
