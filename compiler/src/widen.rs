@@ -30,6 +30,7 @@ mod axis;
 mod blocks;
 mod bounds;
 mod build;
+mod close;
 mod compares;
 mod divide;
 mod edges;

@@ -259,13 +259,18 @@ impl Types<'_> {
                 Type::Vector(element, _) => rule(*element == self.of(*a)),
                 _ => None,
             },
+            Op::Freeze(a) => rule(self.of(*a) == result),
             Op::Whole(a) => rule(self.of(*a) == result && *self.ty(result) == Type::Bool),
             Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
             Op::LastTrue(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32)),
             Op::InLine(_, mask, ..) => {
                 rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
             }
-            Op::AddLater(_, value, mask) => {
+            Op::Close(_, mask, ..) => {
+                rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
+            }
+            Op::GatherClose(at, ..) => rule(self.lanes(self.of(*at)) == self.lanes(result)),
+            Op::AddLater(_, value, mask) | Op::ScatterClose(_, value, mask) => {
                 self.bool_like(self.of(*mask), self.of(*value))?;
                 rule(*self.ty(result) == Type::Bool)
             }

@@ -198,9 +198,11 @@ pub enum Op {
     /// The index of the last true component of a vector of `bool`, `i32`; that of some component if there is
     /// none.
     LastTrue(Operand),
+    /// A vector, with one value for each component that may be any, in all that uses the result.
+    Freeze(Operand),
     /// Whether the addresses of a vector (first) are contiguous at the given distance in bytes, in each part of so many
-    /// components (last), where a vector of `bool` (second) is true, and it is true for the first component of each
-    /// part. `bool`.
+    /// components (last), where a vector of `bool` (second) is true. Those of the first components of the parts count
+    /// where it is false, too, and have to be frozen. `bool`.
     InLine(Operand, Operand, u64, u32),
     /// Hints to the processor that the memory at a pointer will be read. Accesses nothing.
     Prefetch(Operand),
@@ -216,6 +218,16 @@ pub enum Op {
     /// Writes each component of a vector (second) through its pointer of a vector (first) where a
     /// vector of `bool` (third) is true, in the order of the components.
     Scatter(Operand, Operand, Operand, Access),
+    /// Whether the addresses of a vector (first) lie in one aligned block of so many bytes (last), that of the first
+    /// address, where a vector of `bool` (second) is true. The addresses have to be frozen. False if no component is
+    /// true, and where it gains nothing. `bool`.
+    Close(Operand, Operand, u64),
+    /// What [`Op::Gather`] reads of words at an offset in bytes (last) from addresses for which [`Op::Close`] has held,
+    /// with the same block.
+    GatherClose(Operand, u64, u64),
+    /// Does what [`Op::Scatter`] does with words. The result, a `bool`, is false if that gains nothing, and nothing is
+    /// written then.
+    ScatterClose(Operand, Operand, Operand),
 
     /// Adds each component of a vector of integers (second) atomically to the integer at its pointer of a vector
     /// (first) where a vector of `bool` (third) is true, before the work-groups end that run together. The result, a
@@ -324,6 +336,8 @@ macro_rules! visit_operands {
             | Op::Any(a)
             | Op::Whole(a)
             | Op::LastTrue(a)
+            | Op::Freeze(a)
+            | Op::GatherClose(a, ..)
             | Op::Prefetch(a)
             | Op::Shadow(a)
             | Op::Strings(a, _)
@@ -341,6 +355,7 @@ macro_rules! visit_operands {
             | Op::MaskedLoad(a, b, _)
             | Op::Gather(a, b, _)
             | Op::InLine(a, b, ..)
+            | Op::Close(a, b, ..)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..)
             | Op::Accessible(a, b)
@@ -352,6 +367,7 @@ macro_rules! visit_operands {
             | Op::Select(a, b, c)
             | Op::MaskedStore(a, b, c, _)
             | Op::Scatter(a, b, c, _)
+            | Op::ScatterClose(a, b, c)
             | Op::AddLater(a, b, c)
             | Op::InsertDynamic(a, b, c)
             | Op::CopyStates(a, b, c)

@@ -310,6 +310,7 @@ impl FunctionText<'_> {
             Op::Whole(a) => format!("whole {}", o(a)),
             Op::Any(a) => format!("any {}", o(a)),
             Op::LastTrue(a) => format!("last_true {}", o(a)),
+            Op::Freeze(a) => format!("freeze {}", o(a)),
             Op::Prefetch(p) => format!("prefetch {}", o(p)),
             Op::InLine(p, mask, by, part) => {
                 format!("in_line {} by {by} in parts of {part} if {}", o(p), o(mask))
@@ -319,6 +320,13 @@ impl FunctionText<'_> {
             }
             Op::MaskedStore(p, value, mask, access) => {
                 format!("masked_store {}, {}{access} if {}", o(p), o(value), o(mask))
+            }
+            Op::Close(p, mask, block) => format!("close {} in {block} if {}", o(p), o(mask)),
+            Op::GatherClose(p, block, offset) => {
+                format!("gather_close {} + {offset} in {block}", o(p))
+            }
+            Op::ScatterClose(p, value, mask) => {
+                format!("scatter_close {}, {} if {}", o(p), o(value), o(mask))
             }
             Op::Gather(p, mask, access) => format!("gather {}{access} if {}", o(p), o(mask)),
             Op::AddLater(p, value, mask) => {

@@ -73,12 +73,16 @@ impl Body<'_, '_> {
             | Op::Splat(_)
             | Op::Any(_)
             | Op::LastTrue(_)
+            | Op::Freeze(_)
             | Op::InLine(..)
             | Op::Prefetch(_)
             | Op::MaskedLoad(..)
             | Op::MaskedStore(..)
             | Op::Gather(..)
             | Op::Scatter(..)
+            | Op::Close(..)
+            | Op::GatherClose(..)
+            | Op::ScatterClose(..)
             | Op::AddLater(..) => return self.vector_op(&inst.op, ty),
             &Op::Printf(format, args, bytes) => self.printf(format, args, bytes)?,
             Op::Shadow(_)

@@ -126,7 +126,7 @@ impl Body<'_, '_> {
     }
 
     /// `count` components of a vector of type `ty`, from `first` on.
-    fn part(&mut self, vector: &str, ty: &str, first: u32, count: u32) -> String {
+    pub(super) fn part(&mut self, vector: &str, ty: &str, first: u32, count: u32) -> String {
         let mask: Vec<String> = (first..first + count).map(|i| format!("i32 {i}")).collect();
         let mask = format!("<{count} x i32> <{}>", mask.join(", "));
         self.def(&format!("shufflevector {ty} {vector}, {ty} poison, {mask}"))

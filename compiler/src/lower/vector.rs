@@ -7,6 +7,9 @@ use super::types::{is_bool, memory_type, suffix, value_type, zero};
 use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{Access, Op, Operand, Type, TypeId, WorkItemQuery};
 
+/// The parameters that are a vector of addresses.
+const PLACES: &str = "<8 x i64>, <8 x i64>";
+
 impl Body<'_, '_> {
     /// Text of the instruction for an operation of widened code; `None` if it has no result. `ty` is
     /// the result's type.
@@ -52,6 +55,7 @@ impl Body<'_, '_> {
                 self.line(&format!("call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)"));
                 return Ok(None);
             }
+            Op::Freeze(vector) => format!("freeze {}", self.typed(vector)),
             Op::InLine(at, mask, by, part) => self.in_line(at, mask, by, part),
             Op::MaskedLoad(at, mask, access) => {
                 self.masked_read("load", "ptr", "p0", at, mask, access, result()?)
@@ -86,6 +90,25 @@ impl Body<'_, '_> {
                 return Ok(None);
             }
             Op::AddLater(at, value, mask) => self.add_later(at, value, mask),
+            Op::Close(at, mask, block) => {
+                let (places, items) = (self.places(at), self.items(mask));
+                self.unit.declare("i1", "__tally_close", &format!("{PLACES}, i32, i64"));
+                format!("call i1 @__tally_close({places}, {items}, i64 {block})")
+            }
+            Op::GatherClose(at, block, offset) => {
+                let (places, words) = (self.places(at), "<16 x i32>");
+                self.unit.declare(words, "__tally_gather_close", &format!("{PLACES}, i64, i64"));
+                format!("call {words} @__tally_gather_close({places}, i64 {block}, i64 {offset})")
+            }
+            Op::ScatterClose(at, value, mask) => {
+                let (places, items) = (self.places(at), self.items(mask));
+                // What items write that do not run may be any.
+                let value = self.typed(value);
+                let value = self.def(&format!("freeze {value}"));
+                let params = format!("{PLACES}, <16 x i32>, i32");
+                self.unit.declare("i1", "__tally_scatter_close", &params);
+                format!("call i1 @__tally_scatter_close({places}, <16 x i32> {value}, {items})")
+            }
             _ => return Err(LowerError::Unsupported("an operation of widened code".into())),
         }))
     }
@@ -113,6 +136,22 @@ impl Body<'_, '_> {
         format!("call i1 @{function}(ptr {sums}, ptr {places}, ptr {values}, i32 {items}, i32 {n})")
     }
 
+    /// A vector of addresses as arguments for `rt/maths/close.c`.
+    fn places(&mut self, at: Operand) -> String {
+        let at = self.operand(at);
+        let numbers = self.def(&format!("ptrtoint <16 x ptr> {at} to <16 x i64>"));
+        let halves = [0, 8].map(|first| self.part(&numbers, "<16 x i64>", first, 8));
+        halves.map(|half| format!("<8 x i64> {half}")).join(", ")
+    }
+
+    /// A mask as an argument.
+    fn items(&mut self, mask: Operand) -> String {
+        let mask = self.typed(mask);
+        let bits = self.def(&format!("bitcast {mask} to i16"));
+        let bits = self.def(&format!("zext i16 {bits} to i32"));
+        format!("i32 {bits}")
+    }
+
     /// The mask of the `n` items that exist: those in front of the end of their row. Sizes of groups
     /// fit 32 bits.
     fn present(&mut self, n: u32) -> Result<String, LowerError> {
@@ -128,8 +167,7 @@ impl Body<'_, '_> {
         Ok(format!("icmp ugt <{n} x i32> {all}, <{}>", items.join(", ")))
     }
 
-    /// Whether addresses are contiguous in parts. Components that the mask leaves out may be poison, so a select
-    /// replaces them before anything depends on them.
+    /// Whether addresses are contiguous in parts.
     fn in_line(&mut self, at: Operand, mask: Operand, by: u64, part: u32) -> String {
         let n = self.unit.module.types.lanes(self.type_of(mask));
         let (at, mask) = (self.operand(at), self.typed(mask));
@@ -147,17 +185,7 @@ impl Body<'_, '_> {
         let name = format!("llvm.vector.reduce.or.v{n}i1");
         self.unit.declare("i1", &name, &format!("<{n} x i1>"));
         let any = self.def(&format!("call i1 @{name}(<{n} x i1> {off})"));
-        let none = self.def(&format!("xor i1 {any}, true"));
-        let first_runs = |body: &mut Self, first: u32, holds: &str| {
-            let runs = body.def(&format!("extractelement {mask}, i32 {first}"));
-            format!("select i1 {runs}, i1 {holds}, i1 false")
-        };
-        let mut holds = first_runs(self, 0, &none);
-        for first in (part..n).step_by(part as usize) {
-            holds = self.def(&holds);
-            holds = first_runs(self, first, &holds);
-        }
-        holds
+        format!("xor i1 {any}, true")
     }
 
     /// Text of a masked load or gather.

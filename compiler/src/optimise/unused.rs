@@ -50,6 +50,7 @@ fn removable(op: &Op) -> bool {
         Op::AtomicLoad(..)
             | Op::AtomicRmw(..)
             | Op::AddLater(..)
+            | Op::ScatterClose(..)
             | Op::AtomicCompareExchange { .. }
             | Op::Printf(..)
             | Op::Texels(..)

@@ -120,6 +120,7 @@ impl Builder {
             Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
             | Op::AddLater(..)
+            | Op::ScatterClose(..)
             | Op::Printf(..)
             | Op::Call(..)
             | Op::Image(..)

@@ -20,8 +20,11 @@ const LONGEST_WORD: u64 = 8;
 
 /// The arrangement of the items' addresses.
 enum Lie {
-    /// Contiguous from this address, or in parts of the vector from each of these; only if the condition holds.
-    Line(Vec<Operand>, Option<Operand>),
+    /// Contiguous from this address; only if the condition holds.
+    Line(Operand, Option<Operand>),
+    /// These, which arithmetic has made: contiguous from this address, or in parts of the vector from each of these, if
+    /// the condition holds.
+    Computed { places: Operand, firsts: Vec<Operand>, holds: Operand },
     /// All the same, or in no order.
     Apart,
 }
@@ -96,18 +99,24 @@ impl Widener<'_> {
             Shape::Strided { step, guard } if step == size as i64 => {
                 let guard = guard.and_then(|value| self.guards[value.index()]);
                 let holds = guard.map(|guard| self.out.read(guard.holds));
-                Ok(Lie::Line(vec![self.one(at)], holds))
+                Ok(Lie::Line(self.one(at), holds))
             }
             // Quotients, remainders and bits of ids often give contiguous addresses, or, if a vector is of several
             // rows, in each of them. Each item's private memory is separate.
             Shape::Varying if line && !self.is_private(at) && self.shapes.is_computed(at) => {
                 let ty = self.type_in(at);
                 let bool = self.out.module.types.bool();
-                let (addresses, mask) = (self.vector(at)?, self.mask_value());
-                let holds = self.out.value(Op::InLine(addresses, mask, size, self.part), bool);
+                let (mut places, mask) = (self.vector(at)?, self.mask_value());
+                // An address may be any where its item does not run. Which items run may be as good as random, and
+                // whether the first does tells nothing.
+                if self.mask.is_some() {
+                    let vector = self.out.type_of(places);
+                    places = self.out.value(Op::Freeze(places), vector);
+                }
+                let holds = self.out.value(Op::InLine(places, mask, size, self.part), bool);
                 let firsts = (0..self.out.lanes).step_by(self.part as usize);
-                let first = |lane| self.out.value(Op::Extract(addresses, vec![lane]), ty);
-                Ok(Lie::Line(firsts.map(first).collect(), Some(holds)))
+                let first = |lane| self.out.value(Op::Extract(places, vec![lane]), ty);
+                Ok(Lie::Computed { places, firsts: firsts.map(first).collect(), holds })
             }
             _ => Ok(Lie::Apart),
         }
@@ -184,19 +193,25 @@ impl Widener<'_> {
                 |this| this.gather(at, &leaves, access),
             );
         }
+        let readable = self.shapes.is_readable(at);
         match self.lie(at, size, line)? {
-            Lie::Line(firsts, holds) if line => {
-                let readable = self.shapes.is_readable(at);
+            Lie::Line(first, holds) if line => {
                 if holds.is_none() && !readable {
-                    self.prefetch(at, firsts[0], size);
+                    self.prefetch(at, first, size);
                 }
                 self.guarded(
                     holds,
                     &leaves,
-                    |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
+                    |this| Ok(this.load_line(&[first], &leaves, access, readable)),
                     |this| this.gather(at, &leaves, access),
                 )
             }
+            Lie::Computed { places, firsts, holds } => self.guarded(
+                Some(holds),
+                &leaves,
+                |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
+                |this| this.gather_close(places, &leaves, size, access),
+            ),
             _ => self.gather(at, &leaves, access),
         }
     }
@@ -316,17 +331,27 @@ impl Widener<'_> {
         leaves: &[Leaf],
         access: Access,
     ) -> Result<Vec<Operand>, Refusal> {
+        let places = self.vector(at)?;
+        Ok(self.gather_from(places, leaves, access))
+    }
+
+    /// What a vector of addresses points to.
+    pub(super) fn gather_from(
+        &mut self,
+        places: Operand,
+        leaves: &[Leaf],
+        access: Access,
+    ) -> Vec<Operand> {
         self.remark("gathers what its items load from places apart");
-        let pointers = self.vector(at)?;
         let mask = self.mask_value();
         let mut all = Vec::new();
         for leaf in leaves {
-            let pointers = self.moved(pointers, leaf.offset);
+            let places = self.moved(places, leaf.offset);
             let access = self.part_access(access, leaf);
             let vector = self.out.vector_of(leaf.ty);
-            all.push(self.out.value(Op::Gather(pointers, mask, access), vector));
+            all.push(self.out.value(Op::Gather(places, mask, access), vector));
         }
-        Ok(all)
+        all
     }
 
     fn moved(&mut self, pointers: Operand, offset: u64) -> Operand {
@@ -369,19 +394,31 @@ impl Widener<'_> {
             return Ok(());
         }
         match self.lie(at, size, line)? {
-            Lie::Line(firsts, holds) if line => {
+            Lie::Line(first, holds) if line => {
                 let own = self.shapes.is_own(at);
                 self.guarded(
                     holds,
                     &[],
                     |this| {
-                        this.store_line(&firsts, &values, &leaves, access, own);
+                        this.store_line(&[first], &values, &leaves, access, own);
                         Ok(Vec::new())
                     },
                     |this| {
                         this.scatter(at, &values, &leaves, access)?;
                         Ok(Vec::new())
                     },
+                )?;
+                Ok(())
+            }
+            Lie::Computed { places, firsts, holds } => {
+                self.guarded(
+                    Some(holds),
+                    &[],
+                    |this| {
+                        this.store_line(&firsts, &values, &leaves, access, false);
+                        Ok(Vec::new())
+                    },
+                    |this| this.scatter_close(places, &values, &leaves, access),
                 )?;
                 Ok(())
             }
@@ -430,15 +467,26 @@ impl Widener<'_> {
         leaves: &[Leaf],
         access: Access,
     ) -> Result<(), Refusal> {
+        let places = self.vector(at)?;
+        self.scatter_to(places, values, leaves, access);
+        Ok(())
+    }
+
+    /// Writes to what a vector of addresses points to.
+    pub(super) fn scatter_to(
+        &mut self,
+        places: Operand,
+        values: &[Operand],
+        leaves: &[Leaf],
+        access: Access,
+    ) {
         self.remark("scatters what its items store to places apart");
-        let pointers = self.vector(at)?;
         let mask = self.mask_value();
         for (&value, leaf) in values.iter().zip(leaves) {
-            let pointers = self.moved(pointers, leaf.offset);
+            let places = self.moved(places, leaf.offset);
             let access = self.part_access(access, leaf);
-            self.out.effect(Op::Scatter(pointers, value, mask, access), Default::default());
+            self.out.effect(Op::Scatter(places, value, mask, access), Default::default());
         }
-        Ok(())
     }
 
     /// Emits one computation if a condition holds, else another. Both return a vector for each leaf.

@@ -553,14 +553,21 @@ fn joins(open: &Chunk, new: &Chunk) -> bool {
 
 /// Whether an operation reads memory that others may write.
 fn reads(op: &Op) -> bool {
-    matches!(op, Op::Load(..) | Op::MaskedLoad(..) | Op::Gather(..))
+    matches!(op, Op::Load(..) | Op::MaskedLoad(..) | Op::Gather(..) | Op::GatherClose(..))
 }
 
 /// Whether an operation may write memory, or keeps accesses in order.
 fn writes(op: &Op) -> bool {
     let of_lanes = matches!(
         op,
-        Op::Present | Op::Splat(_) | Op::Any(_) | Op::LastTrue(_) | Op::InLine(..) | Op::Phi(_)
+        Op::Present
+            | Op::Splat(_)
+            | Op::Any(_)
+            | Op::LastTrue(_)
+            | Op::Freeze(_)
+            | Op::InLine(..)
+            | Op::Close(..)
+            | Op::Phi(_)
     );
     !op.is_pure() && !of_lanes && !reads(op) && !matches!(op, Op::Prefetch(_))
 }

@@ -12,6 +12,7 @@ mod backwards;
 mod blob;
 mod bounds;
 mod checks;
+mod close;
 mod counted;
 mod coverage;
 mod debug;

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Items that access places close to each other, in one block of memory: sorting networks, Fourier transforms, pictures
+//! that are enlarged. The buffers begin and end at inaccessible pages.
+
+use tally_compiler::widen::widen;
+
+use crate::diff::{Elements, Input, same};
+use crate::harness::Grid;
+use crate::widen::{int, ints, wide};
+
+const TYPES: [(&str, usize); 4] = [("uint", 1), ("float", 1), ("float2", 2), ("int2", 2)];
+
+/// Small numbers of a type of 32 bits, so that floats are exact.
+fn numbers(ty: &str, count: usize) -> Input {
+    let number = |i: usize| (i * 37 % 101) as u32;
+    let bits = |i: usize| match ty.starts_with("float") {
+        true => (number(i) as f32).to_bits(),
+        false => number(i),
+    };
+    Input::Buffer(Elements::Bytes, (0..count).flat_map(|i| bits(i).to_le_bytes()).collect())
+}
+
+/// Reads and writes at places with strides that are shorter than a vector, as long, and longer.
+#[test]
+fn networks_exchange_what_lies_at_each_stride() {
+    for (ty, n) in TYPES {
+        let less = if n == 1 { "a < b" } else { "a.x < b.x" };
+        for place in ["2 * l - (l & (s - 1))", "2 * s * (l / s) + l % s"] {
+            let module = wide(&format!(
+                "kernel void sort(global {ty} *out, global const {ty} *in, int ahead, local {ty} *t) {{
+                   uint l = get_local_id(0), n = get_local_size(0), g = get_group_id(0) * 2 * n;
+                   t += ahead;
+                   t[l] = in[g + l]; t[l + n] = in[g + l + n];
+                   for (uint size = 2; size <= 2 * n; size *= 2)
+                     for (uint s = size / 2; s > 0; s /= 2) {{
+                       barrier(CLK_LOCAL_MEM_FENCE);
+                       uint p = {place};
+                       {ty} a = t[p], b = t[p + s];
+                       if (({less}) != ((l & (size / 2)) == 0)) {{ t[p] = b; t[p + s] = a; }}
+                     }}
+                   barrier(CLK_LOCAL_MEM_FENCE);
+                   out[g + l] = t[l]; out[g + l + n] = t[l + n];
+                 }}"
+            ));
+            for (size, ahead) in [(32, 0), (64, 5)] {
+                let local = Input::Local((2 * size as usize + 5) * 4 * n);
+                let inputs = [numbers(ty, 256 * n), numbers(ty, 256 * n), int(ahead), local];
+                let context = format!("{ty}, {place}, {ahead} ahead");
+                same(&module, "sort", Grid::line(128, size), &inputs, &context);
+            }
+        }
+    }
+}
+
+/// Reads at computed places of which some vectors have all in a block, some none, for items of all kinds of masks.
+#[test]
+fn each_item_reads_its_own_place() {
+    let places = ["i / by", "i % by", "(i & -by) + 9 - i % 10", "max(i - by, 0)", "i ^ (by & 7)"];
+    let reads = places.map(|place| format!("s = s * 3 + in[{place}];")).concat();
+    for (ty, n) in TYPES {
+        for test in ["true", "t[i] % 3 == 1", "t[i] > 1000", "i % 16 > 2", "i > 40 && t[i] < 50"] {
+            let module = wide(&format!(
+                "kernel void read(global {ty} *out, global const {ty} *in, global const int *t, int by) {{
+                   int i = get_global_id(0); {ty} s = 1;
+                   if ({test}) {{ {reads} out[i] = s; }}
+                 }}"
+            ));
+            for by in [1, 2, 3, 16, 64] {
+                // The first and the last element that items may read are the buffer's.
+                let (out, input) = (numbers(ty, 128 * n), numbers(ty, 137 * n));
+                let inputs = [out, input, ints(128, |i| i * 31 % 101), int(by)];
+                let context = format!("{ty} by {by} if {test}");
+                same(&module, "read", Grid::line(128, 64), &inputs, &context);
+            }
+        }
+    }
+}
+
+/// Writes at computed places that ascend, descend, or are in no order, and what lies between them stays.
+#[test]
+fn each_item_writes_its_own_place() {
+    for place in
+        ["2 * i - i % by", "i + i / by", "i ^ (by & 15)", "(i & -16) + 15 - i % 16", "3 * i % 128"]
+    {
+        for test in ["true", "t[i] % 3 == 1", "t[i] > 1000", "i % 16 > 2"] {
+            let module = wide(&format!(
+                "kernel void write(global int *out, global const int *t, int by) {{
+                   int i = get_global_id(0), p = {place};
+                   if ({test}) out[p] = i * 7 + by;
+                 }}"
+            ));
+            for by in [1, 2, 4, 8, 16] {
+                let inputs = [ints(256, |i| -i), ints(128, |i| i * 31 % 101), int(by)];
+                let context = format!("{place} by {by} if {test}");
+                same(&module, "write", Grid::line(128, 64), &inputs, &context);
+            }
+        }
+    }
+}
+
+/// Which accesses have code for places that are close: words, and pairs of them that are read, at places that arithmetic
+/// alone has made.
+#[test]
+fn words_at_computed_places_may_be_close() {
+    let has = |ty: &str, access: &str| {
+        let module = wide(&format!(
+            "kernel void k(global {ty} *out, global const {ty} *in, global const int *t, int by) {{
+               int i = get_global_id(0); {access};
+             }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        let text = widened.module.function_text(widened.function).to_string();
+        [text.contains("gather_close"), text.contains("scatter_close")]
+    };
+    for ty in ["int", "float"] {
+        assert_eq!(has(ty, "out[i] = in[i / by]"), [true, false]);
+        assert_eq!(has(ty, "out[i + i / by] = in[i]"), [false, true]);
+        assert_eq!(has(ty, "out[i] = in[t[i]]"), [false, false]);
+        assert_eq!(has(ty, "out[i] = in[i]"), [false, false]);
+    }
+    assert_eq!(has("float2", "out[i] = in[i / by]"), [true, false]);
+    assert_eq!(has("float2", "out[i + i / by] = in[i]"), [false, false]);
+    for ty in ["char", "short", "long", "float4"] {
+        assert_eq!(has(ty, "out[i + i / by] = in[i / by]"), [false, false], "{ty}");
+    }
+}
