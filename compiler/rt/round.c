@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Exact functions: parts of a number, quotients, neighbours, scaling.
+// Exact functions: parts of a number, quotients, neighbours.
 //
 // Exact operations give the same result for floats as for the same values as doubles.
 
@@ -110,26 +110,6 @@ double __tally_logb_f64(double x) {
 }
 
 float __tally_logb_f32(float x) { return (float)__tally_logb_f64((double)x); }
-
-double __tally_ldexp_f64(double x, int32_t n) {
-  n = n > 2100 ? 2100 : n;
-  n = n < -2100 ? -2100 : n;
-  int32_t exponent;
-  // Near 1 nothing is rounded before the last factor.
-  double fraction = __tally_frexp_f64(x, &exponent);
-  if (x == 0 || is_inf(x) || is_nan(x))
-    return x;
-  n += exponent;
-  n = n > 1100 ? 1100 : n;
-  n = n < -1200 ? -1200 : n;
-  return scale(fraction, n);
-}
-
-float __tally_ldexp_f32(float x, int32_t n) {
-  n = n > 500 ? 500 : n;
-  n = n < -500 ? -500 : n;
-  return (float)((double)x * pow2(n));
-}
 
 double __tally_nextafter_f64(double x, double y) {
   if (is_nan(x) || is_nan(y))

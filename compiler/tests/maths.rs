@@ -89,6 +89,7 @@ const LGAMMA: &[Row] = &[("lgamma", 0.0, (0.0, 20.0))];
 const EXACT: &[Row] = &[("fmod", 0.0, (-100.0, 100.0)), ("remainder", 0.0, (-100.0, 100.0))];
 
 const WITH_INT: &[Row] = &[("pown", 16.0, (-3.0, 3.0)), ("rootn", 16.0, (-10.0, 10.0))];
+const EXACT_WITH_INT: &[Row] = &[("ldexp", 0.0, (-100.0, 100.0))];
 
 /// The `native_` and `half_` forms: what they keep here, and where. "The functions that have the
 /// half_ prefix are implemented with a minimum of 10-bits of accuracy, i.e. an ULP value <= 8192 ULP";
@@ -234,7 +235,7 @@ fn check_vectors<F: Float + Default>(one: &Library, many: &Library) {
             assert_eq!(bits(vector(x, y)), bits(one(x, y)), "{}", differ());
         }
     }
-    for &(name, _, range) in WITH_INT {
+    for &(name, _, range) in WITH_INT.iter().chain(EXACT_WITH_INT) {
         let (one, vector) = (one.with_int::<F>(name), many.with_int::<F>(name));
         let pairs = (0..pairs()).map(|_| (random.pair::<F>(range).0, random.integer()));
         for (x, n) in special_with_int::<F>().into_iter().chain(pairs) {
@@ -398,6 +399,7 @@ fn exponents_and_remainders_are_exact() {
 
 #[test]
 fn ldexp_is_rounded_once() {
+    let mut random = Random::new();
     for library in libraries() {
         let (narrow, wide) = (library.with_int::<f32>("ldexp"), library.with_int::<f64>("ldexp"));
         for (x, n) in special_with_int::<f32>() {
@@ -405,7 +407,8 @@ fn ldexp_is_rounded_once() {
             let want = c::ldexp(f64::from(x), n.clamp(-500, 500)) as f32;
             assert_eq!(error(narrow(x, n), f64::from(want)), 0.0, "ldexp({x:e}, {n})");
         }
-        for (x, n) in special_with_int::<f64>() {
+        let pairs = (0..pairs()).map(|_| (random.pair::<f64>((-100.0, 100.0)).0, random.integer()));
+        for (x, n) in special_with_int::<f64>().into_iter().chain(pairs) {
             assert_eq!(error(wide(x, n), c::ldexp(x, n)), 0.0, "ldexp({x:e}, {n})");
         }
     }

@@ -361,8 +361,8 @@ impl MathOp {
 
     /// Whether the library has forms of it for vectors.
     pub fn takes_vectors(self) -> bool {
-        use MathOp::{Fract, Frexp, Ilogb, Ldexp, LgammaR, Logb, Modf, Nextafter, Remquo};
-        !matches!(self, Fract | Frexp | Ilogb | Ldexp | LgammaR | Logb | Modf | Nextafter | Remquo)
+        use MathOp::{Fract, Frexp, Ilogb, LgammaR, Logb, Modf, Nextafter, Remquo};
+        !matches!(self, Fract | Frexp | Ilogb | LgammaR | Logb | Modf | Nextafter | Remquo)
     }
 
     /// Whether the only result is a 32-bit integer (or a vector of them): `ilogb`.

@@ -95,6 +95,7 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
   TWO(powr, type, suffix, V)                                                                                 \
   WITH_INT(pown, type, suffix, V)                                                                            \
   WITH_INT(rootn, type, suffix, V)                                                                           \
+  WITH_INT(ldexp, type, suffix, V)                                                                           \
   WITH_SECOND(sincos, type, suffix, V)
 
 ALL_OF(float, f32, F32)
