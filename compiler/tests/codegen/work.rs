@@ -75,7 +75,8 @@ fn no_function_is_called_for_one_item_of_a_vector() {
         let one = ["load float,", "call float ", "call i32 @__tally"];
         assert!(!one.iter().any(|one| entry.contains(one)), "{body}:\n{entry}");
         let by_loops = work == Work::Components;
-        assert_eq!(by_loops, !body.contains("native") && !body.contains("half"), "{body}");
+        let has_form = ["native", "half", "ldexp"].iter().any(|name| body.contains(name));
+        assert_eq!(by_loops, !has_form, "{body}");
     }
 }
 
