@@ -7,8 +7,9 @@
 //! names the file that defines each function, so that compiling a kernel reads only the files that it
 //! needs.
 //!
-//! `support.c` and the files in `rt/maths/far/` become object files. LLVM's code generator calls the functions
-//! of the first by their well-known names after all optimisation, and those of the others are rarely needed.
+//! `support.c` and the files in `rt/images/` and `rt/maths/far/` become object files. LLVM's code generator calls the
+//! functions of the first by their well-known names after all optimisation. Those for images are large, and no call
+//! makes them smaller. Those of the others are rarely needed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -104,6 +105,22 @@ const FORMS: [&[&str]; 3] = [&[], &["-DTALLY_FMA"], &["-DTALLY_FMA", "-DTALLY_AV
 const MATHS: [&str; 3] =
     ["-march=x86-64-v4", "-Wno-bitwise-instead-of-logical", "-Wno-unused-function"];
 
+/// What the functions for images are compiled for, in the order of the forms. Coordinates may overflow.
+const PROCESSORS: [&[&str]; 4] = [
+    &["-fwrapv"],
+    &["-fwrapv", "-msse4.1"],
+    &["-fwrapv", "-mavx2", "-mfma", "-mf16c"],
+    &[
+        "-fwrapv",
+        "-mavx2",
+        "-mfma",
+        "-mf16c",
+        "-mavx512f",
+        "-mavx512vl",
+        "-mprefer-vector-width=512",
+    ],
+];
+
 fn build() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let clang = find_clang()?;
@@ -112,7 +129,7 @@ fn build() -> Result<(), String> {
     let mut objects = Vec::new();
     for source in sources("rt")? {
         if source.file_stem().is_some_and(|stem| stem == "support") {
-            objects.push(library.object("support", &source)?);
+            objects.push(library.object("support", &source, &[])?);
         } else {
             let name = stem(&source);
             let bitcode = library.bitcode(&name, &source, &[])?;
@@ -131,7 +148,18 @@ fn build() -> Result<(), String> {
         }
     }
     for source in sources("rt/maths/far")? {
-        objects.push(library.object(&format!("far-{}", stem(&source)), &source)?);
+        objects.push(library.object(&format!("far-{}", stem(&source)), &source, &[])?);
+    }
+    for source in sources("rt/images")? {
+        let lanes: &[u32] = if stem(&source) == "one" { &[1] } else { &LANES[1..] };
+        for (form, processor) in PROCESSORS.iter().enumerate() {
+            for lanes in lanes {
+                let macros = [format!("-DFORM={form}"), format!("-DLANES={lanes}")];
+                let macros = macros.each_ref().map(String::as_str);
+                let name = format!("images-{}-{lanes}-{form}", stem(&source));
+                objects.push(library.object(&name, &source, &[processor, &macros[..]].concat())?);
+            }
+        }
     }
     let families: String =
         library.families.iter().map(|forms| format!("    {},\n", included(forms))).collect();
@@ -190,14 +218,10 @@ impl Library {
         Ok(bitcode)
     }
 
-    fn object(&self, name: &str, source: &Path) -> Result<PathBuf, String> {
+    fn object(&self, name: &str, source: &Path, more: &[&str]) -> Result<PathBuf, String> {
         let object = self.out.join(format!("{name}.o"));
-        compile(
-            &self.clang,
-            source,
-            &object,
-            &["-c", "-fPIC", "-ffunction-sections", "-fdata-sections"],
-        )?;
+        let options = ["-c", "-fPIC", "-ffunction-sections", "-fdata-sections"];
+        compile(&self.clang, source, &object, &[&options[..], more].concat())?;
         Ok(object)
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Checks of accesses to images: which texels an access in image.c touches, and their states.
+// Checks of accesses to images: which texels an access in images/ touches, and their states.
 //
 // Each function returns 0 if there is no mistake; the address of a texel that nothing has written; or, with
 // the highest bit set, the coordinates of a texel that is outside of the image (protocol/src/checks.rs).

@@ -36,7 +36,7 @@ mod runtime {
 }
 
 /// The part of the run-time library that is compiled beforehand, as object files: functions that LLVM's
-/// code generator calls by name, and mathematical functions of numbers out of the common range.
+/// code generator calls by name, functions for images, and mathematical functions of numbers out of the common range.
 pub fn support() -> &'static [&'static [u8]] {
     runtime::SUPPORT
 }
@@ -131,6 +131,7 @@ pub fn compile(
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     link_library(&context, &module, form(target))?;
+    name_images(&module, target);
     module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
     let wrong = |error: BuilderError| LlvmError::Passes(error.to_string());
     if has_avx2(target) {
@@ -327,6 +328,20 @@ fn link_library<'c>(
             }
         }
         module.link_in_module(library).map_err(|error| LlvmError::Link(error.to_string()))?;
+    }
+}
+
+/// The functions for images are object files, whose names end with the form.
+fn name_images(module: &Module<'_>, target: &TargetCpu) {
+    let form = match form(target) {
+        0 => usize::from(has(target, &["x86-64-v2", "x86-64-v3", "x86-64-v4"], "sse4.1")),
+        more => more + 1,
+    };
+    for function in module.get_functions() {
+        let name = function.get_name().to_string_lossy().into_owned();
+        if name.starts_with("__tally_image") && function.count_basic_blocks() == 0 {
+            function.as_global_value().set_name(&format!("{name}_{form}"));
+        }
     }
 }
 

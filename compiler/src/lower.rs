@@ -29,6 +29,7 @@ mod entry;
 mod frame;
 mod function;
 mod group;
+mod images;
 mod joined;
 mod kept;
 mod library;

@@ -39,6 +39,7 @@ mod flat;
 mod flow;
 mod group;
 mod guard;
+mod images;
 mod joins;
 mod known;
 mod latency;

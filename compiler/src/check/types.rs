@@ -178,6 +178,7 @@ impl Types<'_> {
                 return rule(self.is_bool(self.of(*mistake)) && result.is_none());
             }
             Op::Image(op, args) => return self.image(*op, args, result),
+            Op::Images(op, args) => return self.images(*op, args, result),
             Op::Assume(condition) => {
                 return rule(*self.ty(self.of(*condition)) == Type::Bool && result.is_none());
             }
@@ -514,6 +515,23 @@ impl Types<'_> {
         };
         rule(coordinates.len() == 3)?;
         rule(coordinates.iter().all(|&it| *self.ty(self.of(it)) == coordinate))
+    }
+
+    fn images(&self, op: ImageOp, args: &[Operand], result: Option<TypeId>) -> Rule {
+        let (&mask, args) = args.split_last()?;
+        let (&image, rest) = args.split_first()?;
+        rule(self.pointer(image)? == AddressSpace::Constant && self.is_bool(self.of(mask)))?;
+        let lanes = self.lanes(self.of(mask));
+        let vectors = if op == ImageOp::Write {
+            rule(result.is_none() && rest.len() == 7)?;
+            rest
+        } else {
+            let (&sampler, vectors) = rest.split_first()?;
+            rule(*self.ty(self.of(sampler)) == Type::Int(64) && vectors.len() == 3)?;
+            rule(self.lanes(result?) == 4 * lanes)?;
+            vectors
+        };
+        rule(vectors.iter().all(|&it| self.lanes(self.of(it)) == lanes))
     }
 
     /// The type of the component of a composite at a path.

@@ -234,6 +234,10 @@ pub enum Op {
     /// `bool`, is false if it is not worthwhile, and nothing is added then.
     AddLater(Operand, Operand, Operand),
 
+    /// [`Op::Image`] of a vector of items with one image and sampler: vectors of coordinates and, of a write, four vectors of
+    /// channels; last the mask of the items that it concerns. A result has a vector for each channel, one behind the other.
+    Images(ImageOp, Vec<Operand>),
+
     /// A call of a function of the module. Has a result unless the function returns `void`.
     Call(FunctionId, Vec<Operand>),
     /// The value that belongs to the predecessor the block was entered from. Each predecessor is named
@@ -390,6 +394,7 @@ macro_rules! visit_operands {
             }
             Op::Math(_, args)
             | Op::Image(_, args)
+            | Op::Images(_, args)
             | Op::Texels(_, args)
             | Op::Construct(args)
             | Op::Call(_, args) => {

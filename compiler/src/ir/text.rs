@@ -332,6 +332,7 @@ impl FunctionText<'_> {
             Op::AddLater(p, value, mask) => {
                 format!("add_later {}, {} if {}", o(p), o(value), o(mask))
             }
+            Op::Images(op, args) => format!("images_{} {}", op.name(), self.operands(args)),
             Op::Scatter(p, value, mask, access) => {
                 format!("scatter {}, {}{access} if {}", o(p), o(value), o(mask))
             }

@@ -32,6 +32,7 @@ impl Body<'_, '_> {
             &Op::Convert(op, a) => self.convert(op, a, result()?),
             Op::Math(op, args) => self.math(*op, args, result()?, inst.flags)?,
             Op::Image(op, args) => self.image(*op, args),
+            Op::Images(op, args) => return Ok(self.images(*op, args, ty)),
             &Op::AddCarry(a, b) => self.carry("add", a, b, result()?),
             &Op::SubBorrow(a, b) => self.carry("sub", a, b, result()?),
             &Op::UMulExtended(a, b) => self.mul_extended("zext", a, b, result()?),

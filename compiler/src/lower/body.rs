@@ -44,6 +44,8 @@ pub(super) struct Body<'u, 'm> {
     pub(super) place: Option<u32>,
     /// Private variables that were made for a debugger, by their addresses.
     pub(super) kept: HashMap<ValueId, places::Told>,
+    /// Where items' coordinates and texels are passed to the library.
+    pub(super) items: Option<String>,
 }
 
 impl<'u, 'm> Body<'u, 'm> {
@@ -66,6 +68,7 @@ impl<'u, 'm> Body<'u, 'm> {
             bases: HashMap::new(),
             watch: None,
             kept: HashMap::new(),
+            items: None,
         }
     }
 

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use super::body::Body;
 use super::types::value_type;
 use super::unit::{LowerError, ONE_ROUND};
-use crate::ir::{ImageOp, MathOp, Operand, SecondResult, Type, TypeId};
+use crate::ir::{MathOp, Operand, SecondResult, Type, TypeId};
 
 /// Vectors of at least this length are not split into scalars.
 pub(super) const MIN_LANES: u32 = 8;
@@ -187,22 +187,6 @@ impl Body<'_, '_> {
         self.unit.has_component_loops = true;
         let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
         Ok(format!("call {result} @{name}({})", args.join(", ")))
-    }
-}
-
-impl Body<'_, '_> {
-    /// Text of a call of the library's function for an image.
-    pub(super) fn image(&mut self, op: ImageOp, args: &[Operand]) -> String {
-        const TEXEL: &str = "<4 x i32>";
-        let (result, params) = match op {
-            ImageOp::Fetch => (TEXEL, "ptr, i64, i32, i32, i32"),
-            ImageOp::Sample => (TEXEL, "ptr, i64, float, float, float"),
-            ImageOp::Write => ("void", "ptr, i32, i32, i32, <4 x i32>"),
-        };
-        let function = format!("__tally_image_{}", op.name());
-        self.unit.declare(result, &function, params);
-        let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
-        format!("call {result} @{function}({})", args.join(", "))
     }
 }
 

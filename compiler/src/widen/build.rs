@@ -124,6 +124,7 @@ impl Builder {
             | Op::Printf(..)
             | Op::Call(..)
             | Op::Image(..)
+            | Op::Images(..)
             | Op::Texels(..)
             | Op::Collect(..) => self.writes += 1,
             _ => {}

@@ -3,7 +3,7 @@
 //!
 //! Adjacent values are read and written as a vector, with the mask if items are missing. Other
 //! addresses are gathered and scattered. Operations without a vector form (atomics, copies of bytes,
-//! volatile accesses, images, printing) are executed for one item after the other, in their order.
+//! volatile accesses, images of their own, printing) are executed for one item after the other, in their order.
 //! Volatile accesses of private variables stay vectors if all items access the same place in theirs,
 //! since no item sees the order in which others access their own. Items that are not in the mask access
 //! no memory, except private variables, which no other item sees.
@@ -74,6 +74,7 @@ impl Widener<'_> {
                 return Ok(false);
             }
             Op::AtomicRmw(..) if self.atomic(inst)? => {}
+            Op::Image(op, operands) if self.images(*op, operands, inst.result)? => {}
             &Op::Report { site, size, at, mistake, .. } => self.report(site, size, at, mistake)?,
             Op::Load(..)
             | Op::Image(..)

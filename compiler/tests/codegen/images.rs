@@ -3,7 +3,9 @@
 //! addressing mode and filter.
 
 use tally_compiler::interp::{self, Launch, Memory};
-use tally_compiler::ir::Module;
+use tally_compiler::ir::{Module, Op};
+use tally_compiler::widen::{lanes, widen};
+use tally_compiler_protocol::TargetCpu;
 
 use crate::guarded::Guarded;
 use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, value, widths};
@@ -57,9 +59,12 @@ fn execute(kernel: &Kernel, image: &Image, sampler: Option<u64>, buffers: [&mut 
     kernel.run(Grid::line(ITEMS as u64, 40), args);
 }
 
-/// A kernel for each processor and width.
+/// A kernel for each processor and width. The library has forms of its own for SSE4.1, and for 8 items.
 fn kernels(module: &Module, name: &str) -> Vec<Kernel> {
-    let all = widths().into_iter();
+    let more = [("x86-64-v2", 16), ("x86-64-v2", 8), ("x86-64-v3", 8)];
+    let more =
+        more.map(|(name, lanes)| (TargetCpu { name: name.into(), features: String::new() }, lanes));
+    let all = widths().into_iter().chain(more);
     all.map(|(target, lanes)| Kernel::with_lanes(module, name, &target, lanes)).collect()
 }
 
@@ -178,6 +183,74 @@ fn texels_end_where_pages_do() {
                     );
                     let agree = want.iter().zip(&got).all(|(&a, &b)| same(a, b));
                     assert!(agree, "layout {number}, type {channel}, sampler {sampler}");
+                }
+            }
+        }
+    }
+}
+
+/// The accesses to images of a widened kernel: for all items at once, and for one.
+fn accesses(text: &str) -> [usize; 2] {
+    let module = module(&clang::compile_text(text, &["-O2", "-w", "-cl-std=CL2.0"]));
+    let kernel = &module.kernels[0];
+    let widened = widen(&module, kernel, lanes(kernel)).expect("a plain kernel");
+    let function = &widened.module.functions[widened.function];
+    let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    [
+        insts().filter(|inst| matches!(inst.op, Op::Images(..))).count(),
+        insts().filter(|inst| matches!(inst.op, Op::Image(..))).count(),
+    ]
+}
+
+/// One call reads or writes for all items if these have one image and one sampler; what is the same for all is read once.
+#[test]
+fn items_share_calls() {
+    let kernel = |args: &str, body: &str| {
+        accesses(&format!(
+            "kernel void k(global float4 *out, read_only image2d_t a, read_only image2d_t b, {args}) {{
+               int i = get_global_id(0);
+               {body}
+             }}"
+        ))
+    };
+    let sampled = |body: &str| kernel("sampler_t s, global const float2 *at", body);
+    assert_eq!(sampled("out[i] = read_imagef(a, s, at[i]);"), [1, 0]);
+    assert_eq!(
+        sampled(
+            "if (at[i].x > 0) out[i] = read_imagef(a, (int2)(i, 3)) + read_imagef(b, s, at[i]);"
+        ),
+        [2, 0]
+    );
+    assert_eq!(sampled("out[i] = at[i].x * read_imagef(a, s, at[7]);"), [0, 1]);
+    let written = |body: &str| kernel("write_only image2d_t c, global const float4 *in", body);
+    assert_eq!(written("write_imagef(c, (int2)(i, 0), in[i]);"), [1, 0]);
+    assert_eq!(written("write_imagef(c, (int2)(3, 0), in[i]);"), [1, 0]);
+}
+
+/// Quotients by 2^n - 1 are products with a reciprocal in two parts: of all integers they are those of a division.
+#[test]
+fn all_integers_become_the_nearest_floats() {
+    let module = module(&clang::compile("images.cl", &["-O2"]));
+    for (layout, bits) in [(&LAYOUTS[0], 8), (&LAYOUTS[4], 16)] {
+        let count = 1_usize << bits;
+        let bytes: Vec<u8> =
+            (0..count).flat_map(|i| i.to_le_bytes()[..bits / 8].to_vec()).collect();
+        for channel in [2, 3] {
+            let image = Image::row(layout, channel, bytes.clone());
+            let most = (count >> usize::from(channel == 3)) as f64 - 1.0;
+            for kernel in kernels(&module, "fetch_2d") {
+                let mut at: Vec<u32> = (0..count as u32).flat_map(|i| [i, 0, 0, 0]).collect();
+                let mut found = vec![0_u32; 4 * count];
+                let descriptor = image.descriptor();
+                let mut args = vec![value(descriptor.as_ptr() as u64)];
+                args.extend([&mut at[..], &mut found[..]].map(buffer));
+                kernel.run(Grid::line(count as u64, 64), args);
+                for (i, texel) in found.chunks(4).enumerate() {
+                    let unused = 64 - bits as u32;
+                    let number =
+                        if channel == 2 { i as i64 } else { (i as i64) << unused >> unused };
+                    let want = ((number as f64 / most).max(-1.0)) as f32;
+                    assert_eq!(texel[0], want.to_bits(), "{bits} bits, type {channel}: {i}");
                 }
             }
         }

@@ -96,17 +96,20 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image with random texels, sizes, pitches and swizzle.
+    /// An image with random texels, sizes, pitches and swizzle. A half has rows that begin where words do, and some have
+    /// rows of several vectors.
     pub fn random(rng: &mut Rng, kind: Kind, layout: &'static Layout, channel: u8) -> Self {
-        let mut size = [1 + rng.below(9), 1, 1];
+        let more = if rng.below(3) == 0 { 70 } else { 0 };
+        let mut size = [1 + rng.below(9) + more, 1, 1];
         if kind.dimensions > 1 {
             size[1] = 1 + rng.below(7);
         }
         if kind.dimensions > 2 || kind.layers {
             size[2] = 1 + rng.below(4);
         }
-        let row = size[0] * layout.bytes + rng.below(5);
-        let slice = row * size[1] + rng.below(5);
+        let align = if rng.below(2) == 0 { 4 } else { 1 };
+        let row = (size[0] * layout.bytes + rng.below(5)).next_multiple_of(align);
+        let slice = (row * size[1] + rng.below(5)).next_multiple_of(align);
         // Zero, one and one inside have the numbers 4 to 6.
         let plain = rng.below(2) == 0;
         let pick = |rng: &mut Rng, own: usize| match (plain, rng.below(7)) {
@@ -115,7 +118,10 @@ impl Image {
             (_, n) if n < 4 => (n % layout.components) as u8,
             (_, n) => n as u8,
         };
-        let swizzle = [pick(rng, 0), pick(rng, 1), pick(rng, 2), pick(rng, 3)];
+        let swizzle = match rng.below(4) {
+            0 if layout.components == 1 => [0, 4, 4, 5],
+            _ => [pick(rng, 0), pick(rng, 1), pick(rng, 2), pick(rng, 3)],
+        };
         let len = slice * size[2];
         let bytes = (0..len).map(|_| rng.next() as u8).collect();
         let pitches = [layout.bytes, row, slice];
@@ -167,9 +173,25 @@ impl Image {
         bytes
     }
 
+    /// An image of one row and one component, with given bytes.
+    pub fn row(layout: &'static Layout, channel: u8, bytes: Vec<u8>) -> Self {
+        let (kind, len) = (KINDS[2], bytes.len());
+        let size = [len / layout.bytes, 1, 1];
+        Self {
+            kind,
+            layout,
+            channel,
+            swizzle: [0, 4, 4, 5],
+            size,
+            pitches: [layout.bytes, len, len],
+            bytes,
+        }
+    }
+
     /// Coordinates to sample: in and around the image, in fractions of texels that floats represent
-    /// exactly.
+    /// exactly. Sometimes each item's texel is the next one in the row.
     pub fn coordinates(&self, rng: &mut Rng, count: usize, normalized: bool) -> Vec<[f32; 4]> {
+        let line = !normalized && rng.below(3) == 0;
         let mut one = |dimension: usize| {
             let n = self.size[dimension] as f32;
             let steps = rng.below(32 * 4) as f32 / 32.0 - 1.5;
@@ -181,9 +203,13 @@ impl Image {
                 _ => (steps * n * 8.0).floor() / 8.0,
             }
         };
+        let first = [one(0), one(1), one(2)];
         (0..count)
-            .map(|_| {
-                let [x, y, z] = [one(0), one(1), one(2)];
+            .map(|i| {
+                let [x, y, z] = match line {
+                    true => [first[0] + i as f32, first[1], first[2]],
+                    false => [one(0), one(1), one(2)],
+                };
                 // A 1D array has its layer second.
                 if self.kind.layers && self.kind.dimensions == 1 {
                     [x, z, y, 9.5]
@@ -194,11 +220,16 @@ impl Image {
             .collect()
     }
 
-    /// Texels, up to `beyond` outside of the image; one in eight is marked as unused.
+    /// Texels, up to `beyond` outside of the image, sometimes one after the other; mostly one in eight is marked as unused.
     pub fn places(&self, rng: &mut Rng, count: usize, beyond: i32) -> Vec<u32> {
         let mut all = Vec::new();
-        for _ in 0..count {
+        let (line, marks) = (rng.below(3) == 0, rng.below(3) != 0);
+        let [_, y, z] = self.size.map(|n| rng.below(n) as i32);
+        for n in 0..count {
             let mut at = self.size.map(|n| rng.below(n + 2 * beyond as usize) as i32 - beyond);
+            if line {
+                at = [(n % self.size[0]) as i32, y, z];
+            }
             // There is one writer for each texel, so that the order does not matter.
             if beyond != 0 {
                 let i = all.len() / 4 % (self.size[0] * self.size[1] * self.size[2] + 3);
@@ -211,7 +242,7 @@ impl Image {
             if self.kind.layers && self.kind.dimensions == 1 {
                 at = [at[0], at[2], at[1]];
             }
-            let mark = if rng.below(8) == 0 { 7 } else { 0 };
+            let mark = if marks && rng.below(8) == 0 { 7 } else { 0 };
             all.extend(at.map(|it| it as u32));
             all.push(mark);
         }

@@ -6,9 +6,8 @@
 // memory outside of the image, since each place is compared with the descriptor's extents where it is
 // used.
 
-#include "places.h"
+#include "names.h"
 
-// The functions are large and called once for each item: inlining them would gain nothing.
 #define FUNCTION __attribute__((noinline))
 
 typedef float floats_t __attribute__((ext_vector_type(4)));
@@ -96,7 +95,7 @@ static inline texel_t fetch(const struct image *image, const int64_t at[3]) {
 }
 
 // Coordinates that are integers: no filter, and the layer is used as it is, if there is one.
-FUNCTION texel_t __tally_image_fetch(const struct image *image, uint64_t sampler, int32_t x,
+FUNCTION texel_t NAME(__tally_image_fetch)(const struct image *image, uint64_t sampler, int32_t x,
                                      int32_t y, int32_t z) {
   int64_t at[3];
   int32_t given[3] = {x, y, z};
@@ -140,7 +139,7 @@ FUNCTION static texel_t filter_3d(const struct image *image, uint32_t sampler, f
   return filter_in(image, (float[3]){x, y, z}, sampler, 3);
 }
 
-FUNCTION texel_t __tally_image_sample(const struct image *image, uint64_t word, float x, float y,
+FUNCTION texel_t NAME(__tally_image_sample)(const struct image *image, uint64_t word, float x, float y,
                                       float z) {
   uint32_t sampler = (uint32_t)word;
   int count = dimensions(image);
@@ -157,7 +156,7 @@ FUNCTION texel_t __tally_image_sample(const struct image *image, uint64_t word, 
   return fetch(image, at);
 }
 
-FUNCTION void __tally_image_write(const struct image *image, int32_t x, int32_t y, int32_t z,
+FUNCTION void NAME(__tally_image_write)(const struct image *image, int32_t x, int32_t y, int32_t z,
                                   texel_t texel) {
   int64_t at[3];
   place_of_write(image, (int32_t[3]){x, y, z}, at);
