@@ -58,6 +58,7 @@ mod shape;
 mod steps;
 mod strips;
 mod sums;
+mod tables;
 mod text;
 mod transpose;
 mod turns;

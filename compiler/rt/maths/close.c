@@ -16,7 +16,7 @@ typedef int32_t I __attribute__((ext_vector_type(16)));
 typedef uint64_t LONGS __attribute__((ext_vector_type(16)));
 typedef bool MASK __attribute__((ext_vector_type(16)));
 
-enum { LINE = 64, LAST = 1 << 15, ALL = 0xffff };
+enum { LINE = 64, PAGE = 4096, LAST = 1 << 15, ALL = 0xffff };
 
 #ifdef TALLY_AVX512
 static inline uint32_t bits_of(MASK mask) {
@@ -39,6 +39,20 @@ static inline bool is_close(LONGS at, uint32_t items, uint64_t bytes) {
   return (apart & items) == 0;
 }
 
+typedef I UNALIGNED __attribute__((aligned(1)));
+
+// Words by their numbers, of so many bytes.
+static inline W words_of(const UNALIGNED *line, W number, uint64_t bytes) {
+  I index = (I)number;
+  if (bytes <= LINE)
+    return (W)__builtin_ia32_permvarsi512(line[0], index);
+  I found = __builtin_ia32_vpermi2vard512(line[0], index, line[1]);
+  if (bytes <= 2 * LINE)
+    return (W)found;
+  I more = __builtin_ia32_vpermi2vard512(line[2], index, line[3]);
+  return (W)((index & 32) != 0 ? more : found);
+}
+
 static inline W words_from(LONGS at) {
   return __builtin_convertvector(at, W) >> 2;
 }
@@ -58,17 +72,30 @@ INLINE bool __tally_close(U8 low, U8 high, uint32_t items, uint64_t bytes) {
 INLINE W __tally_gather_close(U8 low, U8 high, uint64_t bytes, uint64_t offset) {
 #ifdef TALLY_AVX512
   LONGS at = joined(low, high);
-  const I *line = (const I *)block_of(at, bytes);
-  I index = (I)words_from(at + offset);
-  I found = __builtin_ia32_vpermi2vard512(line[0], index, line[1]);
-  if (bytes > 2 * LINE) {
-    I more = __builtin_ia32_vpermi2vard512(line[2], index, line[3]);
-    found = (index & 32) != 0 ? more : found;
-  }
-  return (W)found;
+  return words_of((const UNALIGNED *)block_of(at, bytes), words_from(at + offset), bytes);
 #else
   (void)low, (void)high, (void)bytes, (void)offset;
   return (W)0;
+#endif
+}
+
+// Whether so many bytes lie in one page.
+INLINE bool __tally_table(const void *at, uint64_t bytes) {
+#ifdef TALLY_AVX512
+  return ((uint64_t)at & (PAGE - 1)) <= PAGE - bytes;
+#else
+  (void)at, (void)bytes;
+  return false;
+#endif
+}
+
+// The words of a table of so many bytes that hold the bytes at these distances.
+INLINE W __tally_look_up(const void *at, W place, uint64_t bytes) {
+#ifdef TALLY_AVX512
+  return words_of(at, place >> 2, bytes);
+#else
+  (void)at, (void)bytes;
+  return place;
 #endif
 }
 

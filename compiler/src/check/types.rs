@@ -270,6 +270,14 @@ impl Types<'_> {
             Op::Close(_, mask, ..) => {
                 rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
             }
+            Op::Table(at, _) => {
+                self.pointer(*at)?;
+                rule(*self.ty(result) == Type::Bool)
+            }
+            Op::LookUp(at, place, _) => {
+                self.pointer(*at)?;
+                rule(self.of(*place) == result)
+            }
             Op::GatherClose(at, ..) => rule(self.lanes(self.of(*at)) == self.lanes(result)),
             Op::AddLater(_, value, mask) | Op::ScatterClose(_, value, mask) => {
                 self.bool_like(self.of(*mask), self.of(*value))?;

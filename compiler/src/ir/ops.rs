@@ -225,6 +225,11 @@ pub enum Op {
     /// What [`Op::Gather`] reads of words at an offset in bytes (last) from addresses for which [`Op::Close`] has held,
     /// with the same block.
     GatherClose(Operand, u64, u64),
+    /// Whether as many bytes as the number says lie in one page from a pointer on. False where it gains nothing. `bool`.
+    Table(Operand, u64),
+    /// The aligned words, counted from a pointer (first), that hold the bytes at the distances of a vector (second), of
+    /// so many bytes for which [`Op::Table`] has held. Any of these bytes has to be readable.
+    LookUp(Operand, Operand, u64),
     /// Does what [`Op::Scatter`] does with words. The result, a `bool`, is false if that gains nothing, and nothing is
     /// written then.
     ScatterClose(Operand, Operand, Operand),
@@ -342,6 +347,7 @@ macro_rules! visit_operands {
             | Op::LastTrue(a)
             | Op::Freeze(a)
             | Op::GatherClose(a, ..)
+            | Op::Table(a, _)
             | Op::Prefetch(a)
             | Op::Shadow(a)
             | Op::Strings(a, _)
@@ -360,6 +366,7 @@ macro_rules! visit_operands {
             | Op::Gather(a, b, _)
             | Op::InLine(a, b, ..)
             | Op::Close(a, b, ..)
+            | Op::LookUp(a, b, _)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..)
             | Op::Accessible(a, b)

@@ -325,6 +325,8 @@ impl FunctionText<'_> {
             Op::GatherClose(p, block, offset) => {
                 format!("gather_close {} + {offset} in {block}", o(p))
             }
+            Op::Table(p, bytes) => format!("table {} of {bytes}", o(p)),
+            Op::LookUp(p, place, bytes) => format!("look_up {} + {} of {bytes}", o(p), o(place)),
             Op::ScatterClose(p, value, mask) => {
                 format!("scatter_close {}, {} if {}", o(p), o(value), o(mask))
             }

@@ -83,6 +83,8 @@ impl Body<'_, '_> {
             | Op::Scatter(..)
             | Op::Close(..)
             | Op::GatherClose(..)
+            | Op::Table(..)
+            | Op::LookUp(..)
             | Op::ScatterClose(..)
             | Op::AddLater(..) => return self.vector_op(&inst.op, ty),
             &Op::Printf(format, args, bytes) => self.printf(format, args, bytes)?,

@@ -100,6 +100,18 @@ impl Body<'_, '_> {
                 self.unit.declare(words, "__tally_gather_close", &format!("{PLACES}, i64, i64"));
                 format!("call {words} @__tally_gather_close({places}, i64 {block}, i64 {offset})")
             }
+            Op::Table(at, bytes) => {
+                self.unit.declare("i1", "__tally_table", "ptr, i64");
+                format!("call i1 @__tally_table({}, i64 {bytes})", self.typed(at))
+            }
+            Op::LookUp(at, place, bytes) => {
+                let words = "<16 x i32>";
+                let (at, place) = (self.typed(at), self.typed(place));
+                // The places of items that do not run may be any.
+                let place = self.def(&format!("freeze {place}"));
+                self.unit.declare(words, "__tally_look_up", &format!("ptr, {words}, i64"));
+                format!("call {words} @__tally_look_up({at}, {words} {place}, i64 {bytes})")
+            }
             Op::ScatterClose(at, value, mask) => {
                 let (places, items) = (self.places(at), self.items(mask));
                 // What items write that do not run may be any.

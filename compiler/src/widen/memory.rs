@@ -123,7 +123,7 @@ impl Widener<'_> {
         }
     }
 
-    fn is_private(&self, at: Operand) -> bool {
+    pub(super) fn is_private(&self, at: Operand) -> bool {
         let ty = &self.out.module.types[self.type_in(at)];
         matches!(ty, Type::Pointer(AddressSpace::Private))
     }
@@ -213,7 +213,7 @@ impl Widener<'_> {
                 |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
                 |this| this.gather_close(places, &leaves, size, access),
             ),
-            _ => self.gather(at, &leaves, access),
+            _ => self.gather_apart(at, &leaves, size, access),
         }
     }
 
@@ -419,7 +419,7 @@ impl Widener<'_> {
                         this.store_line(&firsts, &values, &leaves, access, false);
                         Ok(Vec::new())
                     },
-                    |this| this.scatter_close(places, &values, &leaves, access),
+                    |this| this.scatter_close(places, &values, &leaves, size, access),
                 )?;
                 Ok(())
             }

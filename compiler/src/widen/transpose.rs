@@ -553,7 +553,10 @@ fn joins(open: &Chunk, new: &Chunk) -> bool {
 
 /// Whether an operation reads memory that others may write.
 fn reads(op: &Op) -> bool {
-    matches!(op, Op::Load(..) | Op::MaskedLoad(..) | Op::Gather(..) | Op::GatherClose(..))
+    matches!(
+        op,
+        Op::Load(..) | Op::MaskedLoad(..) | Op::Gather(..) | Op::GatherClose(..) | Op::LookUp(..)
+    )
 }
 
 /// Whether an operation may write memory, or keeps accesses in order.
@@ -567,6 +570,7 @@ fn writes(op: &Op) -> bool {
             | Op::Freeze(_)
             | Op::InLine(..)
             | Op::Close(..)
+            | Op::Table(..)
             | Op::Phi(_)
     );
     !op.is_pure() && !of_lanes && !reads(op) && !matches!(op, Op::Prefetch(_))

@@ -4,20 +4,21 @@
 
 use tally_compiler::widen::widen;
 
-use crate::diff::{Elements, Input, same};
+use crate::diff::{Input, same};
 use crate::harness::Grid;
 use crate::widen::{int, ints, wide};
 
 const TYPES: [(&str, usize); 4] = [("uint", 1), ("float", 1), ("float2", 2), ("int2", 2)];
 
-/// Small numbers of a type of 32 bits, so that floats are exact.
+/// Small numbers of a type, so that floats are exact; so many of 32 bits, or of what is shorter.
 fn numbers(ty: &str, count: usize) -> Input {
     let number = |i: usize| (i * 37 % 101) as u32;
-    let bits = |i: usize| match ty.starts_with("float") {
-        true => (number(i) as f32).to_bits(),
-        false => number(i),
-    };
-    Input::Buffer(Elements::Bytes, (0..count).flat_map(|i| bits(i).to_le_bytes()).collect())
+    Input::bytes(match ty {
+        "float" | "float2" => (0..count).flat_map(|i| (number(i) as f32).to_le_bytes()).collect(),
+        "uchar" => (0..count).map(|i| number(i) as u8).collect(),
+        "short" => (0..count).flat_map(|i| (number(i) as u16).to_le_bytes()).collect(),
+        _ => (0..count).flat_map(|i| number(i).to_le_bytes()).collect(),
+    })
 }
 
 /// Reads and writes at places with strides that are shorter than a vector, as long, and longer.
@@ -57,7 +58,7 @@ fn networks_exchange_what_lies_at_each_stride() {
 fn each_item_reads_its_own_place() {
     let places = ["i / by", "i % by", "(i & -by) + 9 - i % 10", "max(i - by, 0)", "i ^ (by & 7)"];
     let reads = places.map(|place| format!("s = s * 3 + in[{place}];")).concat();
-    for (ty, n) in TYPES {
+    for (ty, n) in TYPES.into_iter().chain([("uchar", 1), ("short", 1)]) {
         for test in ["true", "t[i] % 3 == 1", "t[i] > 1000", "i % 16 > 2", "i > 40 && t[i] < 50"] {
             let module = wide(&format!(
                 "kernel void read(global {ty} *out, global const {ty} *in, global const int *t, int by) {{
@@ -98,13 +99,14 @@ fn each_item_writes_its_own_place() {
     }
 }
 
-/// Which accesses have code for places that are close: words, and pairs of them that are read, at places that arithmetic
-/// alone has made.
+/// Which accesses have code for places that are close: words, and pairs and parts of them that are read, at places
+/// that arithmetic alone has made.
 #[test]
 fn words_at_computed_places_may_be_close() {
     let has = |ty: &str, access: &str| {
         let module = wide(&format!(
-            "kernel void k(global {ty} *out, global const {ty} *in, global const int *t, int by) {{
+            "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+             kernel void k(global {ty} *out, global const {ty} *in, global const int *t, int by) {{
                int i = get_global_id(0); {access};
              }}"
         ));
@@ -120,7 +122,10 @@ fn words_at_computed_places_may_be_close() {
     }
     assert_eq!(has("float2", "out[i] = in[i / by]"), [true, false]);
     assert_eq!(has("float2", "out[i + i / by] = in[i]"), [false, false]);
-    for ty in ["char", "short", "long", "float4"] {
+    for ty in ["char", "short", "half"] {
+        assert_eq!(has(ty, "out[i + i / by] = in[i / by]"), [true, false], "{ty}");
+    }
+    for ty in ["long", "float4"] {
         assert_eq!(has(ty, "out[i + i / by] = in[i / by]"), [false, false], "{ty}");
     }
 }

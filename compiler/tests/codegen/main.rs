@@ -61,6 +61,7 @@ mod stack;
 mod strips;
 mod sums;
 mod sums_random;
+mod tables;
 mod transpose;
 mod uneven;
 mod untyped;

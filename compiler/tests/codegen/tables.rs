@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Items that look up elements in tables of few bytes. The buffers begin and end at inaccessible pages.
+
+use tally_compiler::widen::widen;
+
+use crate::diff::{Elements, Input, same};
+use crate::harness::Grid;
+use crate::widen::{int, wide};
+
+/// Types, and the size in bytes and the number of elements of the longest table.
+const TYPES: [(&str, usize, usize); 6] = [
+    ("uchar", 1, 256),
+    ("char", 1, 256),
+    ("ushort", 2, 128),
+    ("half", 2, 128),
+    ("uint", 4, 64),
+    ("float", 4, 64),
+];
+
+fn bytes(count: usize, f: impl Fn(usize) -> u8) -> Input {
+    Input::Buffer(Elements::Bytes, (0..count).map(f).collect())
+}
+
+fn kernel(ty: &str, index: &str, test: &str) -> String {
+    format!(
+        "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+         kernel void k(global {ty} *out, global const {ty} *t, global const uchar *in, int from) {{
+           size_t i = get_global_id(0);
+           if ({test}) out[i] = (t + from)[{index}];
+         }}"
+    )
+}
+
+/// Tables of all lengths at the end of a buffer, of which items read less than their indices might be, or all.
+#[test]
+fn tables_end_where_memory_does() {
+    for (ty, size, most) in TYPES {
+        for test in ["true", "in[i] % 3 == 1", "in[i] == 0"] {
+            let index = format!("in[i] & {}", most - 1);
+            let module = wide(&kernel(ty, &index, test));
+            for (length, from) in
+                [(most, 0), (most + 3, 3), (most / 2, 0), (most / 2 + 1, 1), (5, 0), (2, 1)]
+            {
+                let table = bytes(length * size, |i| (i * 37 % 120) as u8);
+                let looked = bytes(128, |i| (i * 59 % (length - from)) as u8);
+                let inputs = [bytes(128 * size, |_| 7), table, looked, int(from as i32)];
+                let context = format!("{length} of {ty} from {from} on if {test}");
+                same(&module, "k", Grid::line(128, 64), &inputs, &context);
+            }
+        }
+    }
+}
+
+/// Which indices are known to be in a table: those of a few bits.
+#[test]
+fn indices_of_few_bits_are_looked_up() {
+    let is_table = |ty: &str, index: &str| {
+        let module = wide(&kernel(ty, index, "true"));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        widened.module.function_text(widened.function).to_string().contains("look_up")
+    };
+    for index in ["in[i]", "in[i] & 15", "(in[i] << 3 | in[i + 9]) >> 3 & 255", "in[i] % 7"] {
+        assert!(is_table("uchar", index), "{index}");
+    }
+    for index in ["in[i] & 63", "in[i] >> 2", "in[i] % 64"] {
+        assert!(is_table("float", index), "{index}");
+    }
+    // More bytes than are loaded, signs, and places that are in line.
+    for index in ["in[i]", "in[i] & 127", "in[i] % 65", "(char)in[i]", "(in[i] & 15) - 1", "i & 15"]
+    {
+        assert!(!is_table("float", index), "{index}");
+    }
+    for index in ["(char)in[i]", "in[i] * 2", "in[i] - 1"] {
+        assert!(!is_table("uchar", index), "{index}");
+    }
+    for ty in ["double", "float2"] {
+        assert!(!is_table(ty, "in[i] & 3"), "{ty}");
+    }
+}
