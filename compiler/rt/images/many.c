@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Reads, samples and writes images for a vector of work-items: what one.c does for each, with the same bits.
 //
-// Images are plain if their texels are words of 1, 2, 4, 8 or 16 bytes with components of 8, 16 or 32 bits, and their
-// offsets have 32 bits. For all others one.c is called item by item. The compiler calls these functions with
+// Images are plain if their texels are words of 1, 2, 4, 8 or 16 bytes, and their offsets have 32 bits. For all others,
+// and for writes of what takes many steps, one.c is called item by item. The compiler calls these functions with
 // all that differs between items in memory, so that code for all processors passes it in the same way.
 
 #include "names.h"
@@ -45,13 +45,18 @@ struct items {
 INLINE mask_t mask_of(ints_t holds) { return BITS(CONVERT(holds, bools_t), mask_t); }
 INLINE ints_t of_mask(mask_t mask) { return -CONVERT(BITS(mask, bools_t), ints_t); }
 
-INLINE bool is_plain(const struct image *image) {
+// Whether the texels are packed, or those of sRGB.
+INLINE bool is_odd(const struct image *image) { return image->layout > B32 || image->channel == SRGB; }
+
+INLINE bool is_plain(const struct image *image, bool odd) {
 #ifndef __SSE4_1__
   // Vectors without rounding, minima and choices gain nothing.
   return false;
 #endif
   uint32_t bytes = image->texel_bytes, align = bytes < 4 ? bytes : 4;
-  if (image->layout > B32 || bytes != (uint32_t)image->components << image->layout || (bytes & (bytes - 1)))
+  if (is_odd(image) != odd || (bytes & (bytes - 1)))
+    return false;
+  if (image->layout <= B32 && bytes != (uint32_t)image->components << image->layout)
     return false;
   // Numbers of 32 bits that are parts of a whole are not exact as floats, and there are no floats of 8 bits.
   bool is_part = image->channel == UNORM || image->channel == SNORM;
@@ -59,7 +64,7 @@ INLINE bool is_plain(const struct image *image) {
     return false;
   uint64_t pitches = image->row_pitch | image->slice_pitch;
   uint32_t extents = image->width | image->height | image->depth;
-  if (image->channel == SRGB || (pitches | image->base) & (align - 1) || pitches >> 30 || extents >> 30)
+  if ((pitches | image->base) & (align - 1) || pitches >> 30 || extents >> 30)
     return false;
   return image->width && image->height && image->depth &&
          image->width * (uint64_t)bytes + image->height * image->row_pitch + image->depth * image->slice_pitch <
@@ -251,6 +256,52 @@ INLINE void load(const struct image *image, struct where where, words_t word[4])
 #define QUOTIENT(x, by) (x / by)
 #endif
 
+// `small_float` of image.h.
+INLINE floats_t small_floats(words_t raw, uint32_t mantissa) {
+  words_t exponent = raw >> mantissa, fraction = raw & ((1u << mantissa) - 1);
+  words_t biased = exponent == 31 ? (words_t)255 : exponent + 112;
+  floats_t tiny = CONVERT((ints_t)fraction, floats_t) * (mantissa == 6 ? 0x1p-20f : 0x1p-19f);
+  floats_t normal = BITS(biased << 23 | fraction << (23 - mantissa), floats_t);
+  return exponent == 0 ? tiny : normal;
+}
+
+// The numbers of a component, from its bits.
+// The numbers of a component of packed texels or of sRGB, from its bits.
+INLINE words_t decode_odd(const struct image *image, uint32_t component, words_t raw, uint32_t bits) {
+  if (is_srgb(image, component)) {
+    bools_t all = BITS(ALL, bools_t);
+    return BITS(__builtin_masked_gather(all, (ints_t)raw * 2, srgb_curve, (floats_t)0), words_t);
+  }
+  uint32_t unused = 32 - bits, most = 0xffffffffu >> unused;
+  ints_t value = (ints_t)(raw << unused) >> (int32_t)unused;
+  switch (image->channel) {
+  case UINT:
+    return raw;
+  case SINT:
+    return (words_t)value;
+  case SNORM: {
+    floats_t quotient = CONVERT(value, floats_t) / (float)(most >> 1);
+    return BITS(quotient < -1.0f ? -1.0f : quotient, words_t);
+  }
+  case FLOAT:
+    if (bits > 2)
+      return BITS(small_floats(raw, bits - 5), words_t);
+  }
+  return BITS(CONVERT((ints_t)raw, floats_t) / (float)most, words_t);
+}
+
+// The same for all components, which are in one word.
+INLINE void odd_components(const struct image *image, const words_t *word, words_t to[4]) {
+  for (uint32_t i = 0; i < 4; i++) {
+    struct field field = {(uint8_t)(8 * i), 8};
+    if (image->layout > B32)
+      field = field_of(image->layout, i);
+    to[i] = 0;
+    if (i < image->components)
+      to[i] = decode_odd(image, i, *word >> field.shift & ((1u << field.bits) - 1), field.bits);
+  }
+}
+
 // The numbers of components, from their bits.
 INLINE words_t decode_all(const struct image *image, words_t raw) {
   uint32_t bits = 8u << image->layout, unused = 32 - bits;
@@ -267,8 +318,12 @@ INLINE words_t decode_all(const struct image *image, words_t raw) {
   return BITS(quotient < -1.0f ? -1.0f : quotient, words_t);
 }
 
-INLINE void components_of(const struct image *image, const words_t word[4], words_t to[4]) {
+INLINE void components_of(const struct image *image, bool odd, const words_t word[4], words_t to[4]) {
   bool one = image->components == 1, raw = image->channel == UINT || image->layout == B32;
+  if (odd) {
+    odd_components(image, word, to);
+    return;
+  }
   to[0] = word[0], to[1] = word[1], to[2] = word[2], to[3] = word[3];
   if (one) {
     if (!raw)
@@ -308,32 +363,42 @@ INLINE void channels_of(const struct image *image, const words_t components[4], 
 }
 
 // The channels of texels, or of the border.
-INLINE void fetch(const struct image *image, struct where where, words_t to[4]) {
+INLINE void fetch(const struct image *image, bool odd, struct where where, words_t to[4]) {
   words_t word[4], components[4];
   uint32_t one = is_float(image) ? bits_of_float(1.0f) : 1;
   load(image, where, word);
-  components_of(image, word, components);
+  components_of(image, odd, word, components);
   channels_of(image, components, 0, one, (words_t)of_mask(where.inside) & one, to);
 }
 
+// The channels of texels that were read one by one. Loads of vectors would wait for stores of words.
+INLINE void gather_texels(const texel_t texel[LANES], words_t to[4]) {
+  int32_t offset[LANES];
+  for (int i = 0; i < LANES; i++)
+    offset[i] = i * (int32_t)sizeof *texel;
+  for (int i = 0; i < 4; i++)
+    to[i] = quads((const uint8_t *)texel, offset + i);
+  transpose(to);
+}
+
 COLD void fetch_each(const struct image *image, uint64_t sampler, struct items *items, uint32_t mask) {
+  texel_t texel[LANES];
   for (; mask; mask &= mask - 1) {
     int i = __builtin_ctz(mask);
-    texel_t texel = NAME(__tally_image_fetch)(image, sampler, (int32_t)items->at[0][i], (int32_t)items->at[1][i],
-                                              (int32_t)items->at[2][i]);
-    for (int c = 0; c < 4; c++)
-      items->result[c][i] = texel[c];
+    texel[i] = NAME(__tally_image_fetch)(image, sampler, (int32_t)items->at[0][i], (int32_t)items->at[1][i],
+                                         (int32_t)items->at[2][i]);
   }
+  gather_texels(texel, items->result);
 }
 
 COLD void sample_each(const struct image *image, uint64_t sampler, struct items *items, uint32_t mask) {
+  texel_t texel[LANES];
   for (; mask; mask &= mask - 1) {
     int i = __builtin_ctz(mask);
-    texel_t texel = NAME(__tally_image_sample)(image, sampler, float_of_bits(items->at[0][i]),
-                                               float_of_bits(items->at[1][i]), float_of_bits(items->at[2][i]));
-    for (int c = 0; c < 4; c++)
-      items->result[c][i] = texel[c];
+    texel[i] = NAME(__tally_image_sample)(image, sampler, float_of_bits(items->at[0][i]),
+                                          float_of_bits(items->at[1][i]), float_of_bits(items->at[2][i]));
   }
+  gather_texels(texel, items->result);
 }
 
 COLD void write_each(const struct image *image, const struct items *items, uint32_t mask) {
@@ -345,15 +410,7 @@ COLD void write_each(const struct image *image, const struct items *items, uint3
   }
 }
 
-void NAME(JOIN(__tally_images_fetch, LANES))(const struct image *image, uint64_t word, struct items *items,
-                                            uint32_t mask) {
-  uint32_t sampler = (uint32_t)word;
-  if (mask == 0)
-    return;
-  if (!is_plain(image)) {
-    fetch_each(image, word, items, mask);
-    return;
-  }
+INLINE void fetch_items(const struct image *image, bool odd, uint32_t sampler, struct items *items, mask_t mask) {
   int count = dimensions(image), layer = layer_of(image);
   ints_t x = wrap_all((ints_t)items->at[0], image->width, sampler), y = (ints_t)items->at[1], z = (ints_t)items->at[2];
   if (layer < 3)
@@ -362,7 +419,25 @@ void NAME(JOIN(__tally_images_fetch, LANES))(const struct image *image, uint64_t
     y = wrap_all(y, image->height, sampler);
   if (count > 2)
     z = wrap_all(z, image->depth, sampler);
-  fetch(image, where_of(image, x, y, z, count, (mask_t)mask), items->result);
+  fetch(image, odd, where_of(image, x, y, z, count, mask), items->result);
+}
+
+// Odd texels have code of their own: in one function with the others they would slow these down.
+COLD void fetch_others(const struct image *image, uint64_t sampler, struct items *items, uint32_t mask) {
+  if (is_plain(image, true))
+    fetch_items(image, true, (uint32_t)sampler, items, (mask_t)mask);
+  else
+    fetch_each(image, sampler, items, mask);
+}
+
+void NAME(JOIN(__tally_images_fetch, LANES))(const struct image *image, uint64_t sampler, struct items *items,
+                                            uint32_t mask) {
+  if (mask == 0)
+    return;
+  if (is_plain(image, false))
+    fetch_items(image, false, (uint32_t)sampler, items, (mask_t)mask);
+  else
+    fetch_others(image, sampler, items, mask);
 }
 
 // The two texels of a filter in one dimension: their offsets, whether they are inside, and their weights.
@@ -380,7 +455,8 @@ INLINE struct pair pair_of(floats_t given, uint32_t n, uint64_t pitch, uint32_t 
   return pair;
 }
 
-INLINE void filter_in(const struct image *image, uint32_t sampler, struct items *items, int count, mask_t mask) {
+INLINE void filter_in(const struct image *image, bool odd, uint32_t sampler, struct items *items, int count,
+                      mask_t mask) {
   int layer = layer_of(image);
   struct where common = {0, mask};
   uint32_t depth = image->depth;
@@ -407,7 +483,7 @@ INLINE void filter_in(const struct image *image, uint32_t sampler, struct items 
     }
     words_t word[4], components[4];
     load(image, where, word);
-    components_of(image, word, components);
+    components_of(image, odd, word, components);
     zero += share * 0.0f;
     inside += share * (of_mask(where.inside) ? (floats_t)1.0f : (floats_t)0.0f);
     sum[0] += share * BITS(components[0], floats_t);
@@ -423,21 +499,13 @@ INLINE void filter_in(const struct image *image, uint32_t sampler, struct items 
   channels_of(image, components, BITS(zero, words_t), bits_of_float(1.0f), BITS(inside, words_t), items->result);
 }
 
-void NAME(JOIN(__tally_images_sample, LANES))(const struct image *image, uint64_t word, struct items *items,
-                                            uint32_t mask) {
-  uint32_t sampler = (uint32_t)word;
-  if (mask == 0)
-    return;
-  if (!is_plain(image)) {
-    sample_each(image, word, items, mask);
-    return;
-  }
+INLINE void sample_items(const struct image *image, bool odd, uint32_t sampler, struct items *items, mask_t mask) {
   int count = dimensions(image), layer = layer_of(image);
   if (is_filtered(image, sampler)) {
-    if (count == 2)
-      filter_in(image, sampler, items, 2, (mask_t)mask);
+    if (count == 2 && !odd)
+      filter_in(image, odd, sampler, items, 2, mask);
     else
-      filter_in(image, sampler, items, count, (mask_t)mask);
+      filter_in(image, odd, sampler, items, count, mask);
     return;
   }
   floats_t at[3] = {BITS(items->at[0], floats_t), BITS(items->at[1], floats_t), BITS(items->at[2], floats_t)};
@@ -448,7 +516,24 @@ void NAME(JOIN(__tally_images_sample, LANES))(const struct image *image, uint64_
   }
   if (layer < 3)
     place[2] = clamp_all(to_ints(__builtin_elementwise_rint(at[layer])), image->depth);
-  fetch(image, where_of(image, place[0], place[1], place[2], count, (mask_t)mask), items->result);
+  fetch(image, odd, where_of(image, place[0], place[1], place[2], count, mask), items->result);
+}
+
+COLD void sample_others(const struct image *image, uint64_t sampler, struct items *items, uint32_t mask) {
+  if (is_plain(image, true))
+    sample_items(image, true, (uint32_t)sampler, items, (mask_t)mask);
+  else
+    sample_each(image, sampler, items, mask);
+}
+
+void NAME(JOIN(__tally_images_sample, LANES))(const struct image *image, uint64_t sampler, struct items *items,
+                                             uint32_t mask) {
+  if (mask == 0)
+    return;
+  if (is_plain(image, false))
+    sample_items(image, false, (uint32_t)sampler, items, (mask_t)mask);
+  else
+    sample_others(image, sampler, items, mask);
 }
 
 // Stores the texels of items, of a type and one behind the other in `from`, in the order of the items: of several for
@@ -471,8 +556,8 @@ void NAME(JOIN(__tally_images_sample, LANES))(const struct image *image, uint64_
   } while (0)
 
 // Encodes channels as components, whose other bits are zeros.
-INLINE words_t encode_all(const struct image *image, words_t channel) {
-  uint32_t bits = 8u << image->layout, most = 0xffffffffu >> (32 - bits);
+INLINE words_t encode_all(const struct image *image, words_t channel, uint32_t bits) {
+  uint32_t most = 0xffffffffu >> (32 - bits);
   floats_t x = BITS(channel, floats_t);
   int32_t high = (int32_t)(most >> 1);
   switch (image->channel) {
@@ -500,7 +585,8 @@ INLINE words_t encode_all(const struct image *image, words_t channel) {
 void NAME(JOIN(__tally_images_write, LANES))(const struct image *image, struct items *items, uint32_t mask) {
   if (mask == 0)
     return;
-  if (!is_plain(image)) {
+  bool is_slow = image->channel == SRGB || (image->channel == FLOAT && image->layout > B32);
+  if (is_slow || !is_plain(image, is_odd(image))) {
     write_each(image, items, mask);
     return;
   }
@@ -514,7 +600,12 @@ void NAME(JOIN(__tally_images_write, LANES))(const struct image *image, struct i
     while (c < 4 && image->swizzle[c] != i)
       c++;
     words_t part = c < 4 ? items->texel[c] : 0;
-    part = encode_all(image, part);
+    if (image->layout > B32) {
+      struct field field = field_of(image->layout, i);
+      word[0] |= encode_all(image, part, field.bits) << field.shift;
+      continue;
+    }
+    part = encode_all(image, part, 8u << image->layout);
     if (image->layout == B8)
       word[0] |= part << 8 * i;
     else if (image->layout == B16)
