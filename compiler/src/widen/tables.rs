@@ -14,7 +14,9 @@ use super::emit::Widener;
 use super::ops::Leaf;
 use super::refusal::Refusal;
 use super::shape::Shape;
-use crate::ir::{Access, BinaryOp, ConstKind, ConvertOp, Module, Op, Operand, Type, TypeId};
+use crate::ir::{
+    Access, AddressSpace, BinaryOp, ConstKind, ConvertOp, Module, Op, Operand, Type, TypeId,
+};
 
 /// The most bytes of a table.
 const MOST: u64 = 256;
@@ -44,9 +46,12 @@ impl Widener<'_> {
         access: Access,
     ) -> Result<Vec<Operand>, Refusal> {
         let varies = self.shape(at) == Shape::Varying && !self.is_private(at);
+        // Reads of constants do not part what is written between them, which the test would.
+        let ty = &self.out.module.types[self.type_in(at)];
+        let joins = size < WORD && matches!(ty, Type::Pointer(AddressSpace::Constant));
         let places = self.vector(at)?;
         let table = match leaves {
-            [leaf] if varies && !access.volatile => self.table_of(places, leaf, size),
+            [leaf] if varies && !joins && !access.volatile => self.table_of(places, leaf, size),
             _ => None,
         };
         let Some(table) = table else { return Ok(self.gather_from(places, leaves, access)) };
