@@ -51,6 +51,16 @@ fn tables_end_where_memory_does() {
     }
 }
 
+/// Where no item looks anything up, the table need not be there.
+#[test]
+fn tables_are_not_read_for_nobody() {
+    for test in ["in[i] == 255", "in[i] > 200 && (in[i] & 3) == from"] {
+        let module = wide(&kernel("uchar", "in[i]", test));
+        let inputs = [bytes(128, |_| 7), bytes(1, |_| 1), bytes(128, |i| i as u8), int(1 << 28)];
+        same(&module, "k", Grid::line(128, 64), &inputs, test);
+    }
+}
+
 /// Which indices are known to be in a table: those of a few bits.
 #[test]
 fn indices_of_few_bits_are_looked_up() {
