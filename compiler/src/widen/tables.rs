@@ -46,9 +46,11 @@ impl Widener<'_> {
         access: Access,
     ) -> Result<Vec<Operand>, Refusal> {
         let varies = self.shape(at) == Shape::Varying && !self.is_private(at);
-        // Reads of constants do not part what is written between them, which the test would.
+        // The test would part small elements that are written side by side, which reads of constants and of local
+        // memory do not.
         let ty = &self.out.module.types[self.type_in(at)];
-        let joins = size < WORD && matches!(ty, Type::Pointer(AddressSpace::Constant));
+        let other = matches!(ty, Type::Pointer(AddressSpace::Constant | AddressSpace::Local));
+        let joins = size < WORD && other && self.stores_parts_of_words();
         let places = self.vector(at)?;
         let table = match leaves {
             [leaf] if varies && !joins && !access.volatile => self.table_of(places, leaf, size),
@@ -63,6 +65,15 @@ impl Widener<'_> {
             |this| Ok(vec![this.look_up(&table, &leaves[0])]),
             |this| Ok(this.gather_from(places, leaves, access)),
         )
+    }
+
+    /// Whether the kernel stores elements that are shorter than a word.
+    fn stores_parts_of_words(&self) -> bool {
+        let mut insts = self.from.blocks.iter().flat_map(|(_, block)| &block.insts);
+        insts.any(|inst| match inst.op {
+            Op::Store(_, value, _) => self.out.module.types.size(self.type_in(value)) < WORD,
+            _ => false,
+        })
     }
 
     /// The table that addresses point into.

@@ -87,3 +87,25 @@ fn indices_of_few_bits_are_looked_up() {
         assert!(!is_table(ty, "in[i] & 3"), "{ty}");
     }
 }
+
+/// The test of a table would part small elements that are written side by side; reads of local and constant memory do not.
+#[test]
+fn tables_do_not_part_what_is_written() {
+    for (space, written, looked_up) in [
+        ("local", "uint", true),
+        ("local", "uchar", false),
+        ("constant", "uint", true),
+        ("constant", "uchar", false),
+        ("global", "uchar", true),
+    ] {
+        let module = wide(&format!(
+            "kernel void k(global {written} *out, {space} uchar *t, global const uchar *in) {{
+               size_t i = get_global_id(0);
+               out[i] = t[in[i]] ^ t[in[i] >> 4];
+             }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        let text = widened.module.function_text(widened.function).to_string();
+        assert_eq!(text.contains("look_up"), looked_up, "{space} {written}:\n{text}");
+    }
+}
