@@ -114,6 +114,42 @@ fn values_of_several_parts_under_masks() {
     }
 }
 
+/// Small kernels read and write global memory in line without masks where a vector is in range. Larger ones, tests that
+/// are no ranges, and accesses of local memory alone gain nothing.
+#[test]
+fn small_kernels_are_copied_for_accesses_in_line() {
+    let more = "x = x * 5 + (x ^ n) / 3;".repeat(40);
+    let bodies = [
+        ("yes_return", "if (i >= n) return; out[i] = 3 * in[i];".to_owned()),
+        ("yes_loop", "if (i < n) for (int k = 0; k < n; k++) out[i] += in[k * n + i];".to_owned()),
+        ("no_large", format!("if (i < n) {{ int x = in[i]; {more} out[i] = x; }}")),
+        ("no_range", "if (in[i] < n) out[i] = 3;".to_owned()),
+        ("no_global", "if (i < n) t[get_local_id(0)] = i;".to_owned()),
+    ];
+    for (name, body) in bodies {
+        let module = wide(&format!(
+            "kernel void k(global int *out, global const int *in, local int *t, int n) {{
+               int i = get_global_id(0); {body}
+             }}"
+        ));
+        let widened = widen::widen(&module, &module.kernels[0], 16).unwrap();
+        let function = &widened.module.functions[widened.function];
+        let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let is_whole = insts.any(|inst| match inst.op {
+            Op::Store(_, value, _) => {
+                let types = &widened.module.types;
+                types.lanes(widened.module.operand_type(function, value)) == 16
+            }
+            _ => false,
+        });
+        assert_eq!(is_whole, name.starts_with("yes"), "{name}");
+        for n in [0, 3, 16, 21, 40] {
+            let args = [ints(64, |_| 5), ints(1700, |i| i * 7), Input::Local(64), int(n)];
+            same(&module, "k", Grid::line(48, 16), &args, &format!("{name} of {n}"));
+        }
+    }
+}
+
 /// The vectors in range run without gathers.
 #[test]
 fn whole_vectors_have_code_of_their_own() {
