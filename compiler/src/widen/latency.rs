@@ -22,8 +22,8 @@ use crate::ir::{
     ValueId,
 };
 
-/// The maximum number of instructions of a kernel whose loops are widened twice if they carry few values: each form takes time to build,
-/// and a larger kernel has enough independent work during a latency.
+/// The maximum number of instructions of a kernel that is widened twice because its loops carry few values: each form
+/// takes time to build, and larger kernels mostly have enough independent work during a latency.
 const MAX_IN_LOOPS: usize = 128;
 
 /// The maximum number of values that a loop of such a kernel carries from one iteration to the next.

@@ -428,9 +428,7 @@ impl Shapes {
 
     /// Whether a value is recomputed in each turn of the innermost loop of a block that uses it.
     pub(super) fn moves_in_loop(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
-        let home = self.home[value.index()];
-        let within = flow.within[user.index()];
-        home.zip(within).is_some_and(|(home, index)| flow.contains(index, home))
+        flow.within[user.index()].is_some_and(|index| self.is_in_loop(flow, value, index))
     }
 
     /// Whether a value is computed in a loop, or in one that lies in it.

@@ -168,9 +168,10 @@ impl Widener<'_> {
                 .checked_add(1)
                 .and_then(u64::checked_next_power_of_two)
                 .map(|it| it - 1),
-            Op::Binary(B::LShr, a, b) => {
-                number(b).and_then(|(least, _)| most(a).checked_shr(least.try_into().ok()?))
-            }
+            // Larger shifts are taken modulo the width.
+            Op::Binary(B::LShr, a, b) => number(b)
+                .filter(|&(_, greatest)| greatest < u64::from(bits))
+                .and_then(|(least, _)| most(a).checked_shr(least.try_into().ok()?)),
             Op::Binary(B::URem, _, b) => number(b).and_then(|(_, most)| most.checked_sub(1)),
             _ => None,
         };
