@@ -12,6 +12,7 @@ use std::sync::atomic::{
     AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
+use std::sync::{Arc, Barrier};
 
 use tally_tests::model::Model;
 use tally_tests::program::generate::{Shape, search};
@@ -252,7 +253,8 @@ fn child_that_looks_at_memory() {
     assert_eq!((cell.get(0), cell.get(1)), (110, 7));
 }
 
-/// A thread that writes into a kernel's memory while another thread's call lets the kernel run.
+/// A thread that writes into a kernel's memory while another thread's call lets the kernel run. It makes its own call
+/// before: calls of a program that is recorded wait for each other, and the kernel would wait for this one.
 #[test]
 #[ignore = "runs in a child process"]
 fn child_with_a_thread_that_writes() {
@@ -263,13 +265,16 @@ fn child_with_a_thread_that_writes() {
     let kernel = gpu.kernel(module, "waits");
     check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
     argument(kernel, 0, &word.address());
+    let ready = Arc::new(Barrier::new(2));
     let other = std::thread::spawn({
+        let ready = ready.clone();
         let (word, device) = (word.ptr().expose_provenance(), gpu.device.0.expose_provenance());
         move || {
             if std::env::var_os("TALLY_TEST_SILENT").is_none() {
                 let device = ze_device_handle_t(ptr::with_exposed_provenance_mut(device));
                 check!(zeDeviceGetStatus(device));
             }
+            ready.wait();
             let word = ptr::with_exposed_provenance_mut::<u32>(word);
             let at = |i: usize| {
                 // SAFETY: the memory has so many words, and outlives the thread.
@@ -285,6 +290,7 @@ fn child_with_a_thread_that_writes() {
             }
         }
     });
+    ready.wait();
     for round in 1..=2_u32 {
         argument(kernel, 1, &round);
         let one = &raw const ONE;
@@ -305,7 +311,9 @@ fn host_and_device_are_told_apart() {
         (writes, &[]),
         (writes, &[("TALLY_TEST_SILENT", "1")]),
     ] {
-        let recording = Recording::of(child, variables);
+        // The thread writes at some time, however busy the machine is.
+        let patience = [("TALLY_RECORD_MS", "3600000")];
+        let recording = Recording::of(child, &[variables, &patience].concat());
         recording.verify();
         let output = recording.replay(&[]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));

@@ -23,6 +23,7 @@
 //! | `TALLY_CHECK_LOG` | a file | for tests: a line for each appended command and each pair of commands that race |
 //! | `TALLY_CHECK_STACKS` | `1` | a report shows the program's stack at each call that it names |
 //! | `TALLY_RECORD` | file, or folder that exists | records the device's work, for [`tally-replay`](replay.md); `%p` stands for the process's number, and a folder gets a file for each process |
+//! | `TALLY_RECORD_MS` | ms | how long a call of a program that is recorded waits for commands that run on; default 1000. What runs for longer is kept less exactly ([replay.md](replay.md#what-is-not-kept)) |
 //! | `TALLY_REPLAY` | `1` | set by `tally-replay` for itself: allocations lie where the recording has them |
 //!
 //! ## The device
@@ -139,6 +140,8 @@ pub struct Settings {
     pub checks: Checks,
     /// `TALLY_RECORD`.
     pub record: Option<PathBuf>,
+    /// `TALLY_RECORD_MS`.
+    pub record_ms: Option<u64>,
     /// `TALLY_REPLAY`.
     pub replay: bool,
     /// `TALLY_RESET_MS`.
@@ -213,6 +216,7 @@ impl Settings {
             no_cache: number("TALLY_CACHE", 0, 1) == Some(0),
             shared_on_device: number("ZE_SHARED_FORCE_DEVICE_ALLOC", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
+            record_ms: number("TALLY_RECORD_MS", 1, 3_600_000),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             cache_max: number("TALLY_CACHE_MAX", 1, 1 << 20).map(|mib| mib * MIB),
             reservation: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),

@@ -15,7 +15,7 @@ use super::file::{open, program};
 use super::functions::{self, Around};
 use super::host::Host;
 use super::memory::{self, Masked, Memory};
-use super::settle::{PATIENCE, Settled, settle};
+use super::settle::{LEAST_PATIENCE, PATIENCE, Settled, settle};
 use super::threads::Places;
 use super::touches::{Kernels, Touches};
 use crate::api::{graph, runtime};
@@ -79,8 +79,9 @@ pub struct Recorder {
     pub(super) running: u32,
     pub(super) ended: u64,
     pub(super) turns: u32,
-    /// How long the device may run before a call ends.
+    /// How long the device may run before a call ends, and how long at most.
     patience: Duration,
+    most_patience: Duration,
     /// How often the device was let go on.
     pub(super) sections: u64,
     /// Where the program's other threads were when the device was let go on.
@@ -146,6 +147,7 @@ impl Recorder {
             log::error!("TALLY_RECORD: {}: {error}; nothing is recorded", path.display());
         });
         process::set_recorded(finish);
+        let most_patience = settings::get().record_ms.map_or(PATIENCE, Duration::from_millis);
         Some(Self {
             file: file.ok(),
             objects: HashMap::new(),
@@ -167,7 +169,8 @@ impl Recorder {
             ended: 0,
             turns: 0,
             sections: 0,
-            patience: PATIENCE[0],
+            patience: most_patience,
+            most_patience,
             places: None,
             has_gate: device.gpu().backend().lane() == EMBEDDED,
             around,
@@ -495,8 +498,8 @@ impl Recorder {
         }
         // A program whose kernels wait for the host may well have many of them.
         self.patience = match settled {
-            Settled::Runs => (self.patience / 2).max(PATIENCE[1]),
-            _ if begun.elapsed() > self.patience / 2 => PATIENCE[0],
+            Settled::Runs => (self.patience / 2).max(LEAST_PATIENCE.min(self.most_patience)),
+            _ if begun.elapsed() > self.patience / 2 => self.most_patience,
             _ => self.patience,
         };
         self.before_end();

@@ -23,9 +23,11 @@ pub enum Settled {
     Runs,
 }
 
-/// The time after which what runs may go on running, at most and at least: it may wait for something that the host does
-/// without a call.
-pub const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(30)];
+/// The time after which what runs may go on running, unless `TALLY_RECORD_MS` gives another: it may wait for something
+/// that the host does without a call.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// That time in a program whose kernels often wait for the host.
+pub const LEAST_PATIENCE: Duration = Duration::from_millis(30);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_micros(100);
 /// Looks without such a time, at first.
