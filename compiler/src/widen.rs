@@ -53,6 +53,7 @@ mod prefetch;
 mod promises;
 mod queries;
 mod refusal;
+mod retries;
 mod runs;
 mod shape;
 mod steps;
@@ -283,6 +284,9 @@ fn widen_for(
         _ => Rows::Whole,
     };
     let mut way = Way::new(&module, &source, rows, &steps)?;
+    if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
+        return Err(Refusal::new("items that retry, one by one, to change local memory"));
+    }
     let part = flat.map_or(u32::MAX, flat::row);
     let other = match together || flat.is_some() || kernel.facts.watch.is_some() {
         true => None,

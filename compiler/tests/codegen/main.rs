@@ -54,6 +54,7 @@ mod races;
 mod races_random;
 mod races_rows;
 mod reference;
+mod retries;
 mod rows;
 #[path = "../support/spirv.rs"]
 mod spirv;

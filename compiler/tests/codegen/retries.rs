@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels that retry changes of local memory run one item at a time.
+
+use tally_compiler::widen::widen;
+
+use crate::harness::{clang, module};
+
+#[test]
+fn kernels_that_mostly_retry_changes_of_local_memory_are_not_widened() {
+    let each = "for (int i = get_global_id(0); i < n; i += get_global_size(0))";
+    let count = "do { c = tag | ((s[d] & 0xffffff) + 1); s[d] = c; } while (s[d] != c);";
+    let add = "uint old = *at, seen;
+               do { seen = old; old = atomic_cmpxchg(at, seen, as_uint(as_float(seen) + 1)); } while (old != seen);";
+    let begin =
+        "local uint b[256]; volatile local uint *s = b; uint tag = get_local_id(0) << 24, c, d;
+                 s[get_local_id(0)] = 0; barrier(CLK_LOCAL_MEM_FENCE);";
+    let end = "barrier(CLK_LOCAL_MEM_FENCE); out[get_global_id(0)] = s[get_local_id(0)];";
+    let long = "d = d * 5 + 1; d ^= d >> 3;\n".repeat(20);
+    let text = format!(
+        "kernel void yes_tags(global uint *out, global const uint *in, int n) {{
+           {begin} {each} {{ d = in[i] & 255; {count} }} {end}
+         }}
+         kernel void yes_floats(global uint *out, global const uint *in, int n) {{
+           {begin} {each} {{ volatile local uint *at = &s[in[i] & 255]; {add} }} {end}
+         }}
+         kernel void no_global(global uint *out, global const uint *in, int n) {{
+           {begin} {each} {{ volatile global uint *at = &out[in[i] & 255]; {add} }}
+         }}
+         kernel void no_search(global uint *out, global const uint *in, int n) {{
+           {begin} {each} {{ d = 0; while (in[d] < i) d = 2 * d + 1; d &= 255; {count} }} {end}
+         }}
+         kernel void no_long(global uint *out, global const uint *in, int n) {{
+           {begin} {each} {{ d = in[i]; {long} d &= 255; {count} }} {end}
+         }}
+         kernel void no_loop(global uint *out, global const uint *in, int n) {{
+           {begin} d = in[get_global_id(0)] & 255; {count} {end}
+         }}"
+    );
+    let module = module(&clang::compile_text(&text, &["-O2", "-w"]));
+    for kernel in &module.kernels {
+        let refused = kernel.name.starts_with("yes");
+        assert_eq!(widen(&module, kernel, 16).is_err(), refused, "{}", kernel.name);
+    }
+}
