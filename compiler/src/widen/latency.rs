@@ -60,15 +60,18 @@ pub(super) fn waits_for_itself(module: &Module, source: &Function, way: &Way) ->
         false if size <= MAX_IN_LOOPS => carries_few(module, source, way),
         _ => is_one_chain(module, source, way),
     };
-    size <= MAX_IN_CHAINS && source.variables.is_empty() && !gathers(source, way) && waits()
+    size <= MAX_IN_CHAINS && source.variables.is_empty() && !goes_apart(source, way) && waits()
 }
 
-/// Whether an innermost loop has gathers. Those take longer than a computation, and twice as many items need twice as
-/// many lines of the cache at a time: syr2k of PolyBench, whose items read rows of 2 KiB, took 2.5 times as long.
-fn gathers(source: &Function, way: &Way) -> bool {
+/// Whether an innermost loop has gathers or scatters. Those take longer than a computation, and twice as many items need
+/// twice as many lines of the cache at a time: syr2k of PolyBench, whose items read rows of 2 KiB, took 2.5 times as long,
+/// and items that write rows of 4 KiB three times.
+fn goes_apart(source: &Function, way: &Way) -> bool {
     source.blocks.iter().any(|(id, block)| {
         let apart = |inst: &Inst| match inst.op {
-            Op::Load(at, _) => way.shapes.at(&way.flow, at, id) == Some(Shape::Varying),
+            Op::Load(at, _) | Op::Store(at, ..) => {
+                way.shapes.at(&way.flow, at, id) == Some(Shape::Varying)
+            }
             _ => false,
         };
         way.flow.within[id.index()].is_some_and(|index| is_innermost(way, index))

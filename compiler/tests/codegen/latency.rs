@@ -53,6 +53,12 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
            for (int k = 0; k < 16; k++) {{ a += in[i + k] ^ b; b ^= a << 3; }}
            out[i] = a ^ b;
          }}
+         kernel void yes_beside(global int *out, global const int *in, int n) {{
+           {pair} for (int k = 0; k < n; k++) {{ a = a * 5 + b; out[k * 128 + i] = a; }}
+         }}
+         kernel void no_scatters(global int *out, global const int *in, int n) {{
+           {pair} for (int k = 0; k < n; k++) {{ a = a * 5 + b; out[(i * 64 + k) & n] = a; }}
+         }}
          kernel void no_calls(global int *out, global const int *in, int n) {{
            {pair} {chain} out[i] = (int)exp((float)(a ^ b));
          }}"
