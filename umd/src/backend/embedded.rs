@@ -296,6 +296,10 @@ impl Backend for Embedded {
         true
     }
 
+    fn has_huge_pages(&self) -> bool {
+        memory::has_huge_pages()
+    }
+
     fn take_memory(&self, bytes: u64) -> Result {
         self.memory.take(bytes)
     }

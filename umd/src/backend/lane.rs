@@ -22,6 +22,11 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
         false
     }
 
+    /// Whether the system may have huge pages for buffers. If not, nothing is gained by aligning addresses to them.
+    fn has_huge_pages(&self) -> bool {
+        true
+    }
+
     /// Counts bytes of buffers of [`BoUse::Block`](super::BoUse::Block) as used, if the kernel does not.
     ///
     /// # Errors

@@ -307,7 +307,10 @@ impl Bindings {
         align: u64,
         writable: bool,
     ) -> Result<Mapping> {
-        let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
+        // Blocks that begin at huge pages compete for the same sets of the processor's caches. Others lie behind one
+        // another with a granule between them, so that those of sizes that are powers of two begin at different sets.
+        let huge = size >= HUGE_PAGE && self.backend.has_huge_pages();
+        let align = if huge { align.max(HUGE_PAGE) } else { align };
         let access = bind_flag::READ | if writable { bind_flag::WRITE } else { 0 };
         let mut mapping = self.give_addresses(bo, size, align, GRANULE)?;
         mapping.offset = offset;

@@ -29,7 +29,7 @@ mod files;
 mod pool;
 
 use backing::{Backing, HUGE_PAGE, memfd};
-pub(super) use backing::{Part, protection};
+pub(super) use backing::{Part, has_huge_pages, protection};
 use files::Files;
 use pool::Pool;
 

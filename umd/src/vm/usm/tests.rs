@@ -199,6 +199,23 @@ fn alignments_are_kept_also_where_blocks_rest() {
     }
 }
 
+/// The second-level caches of many processors have sets for 128 KiB: rows of several arrays that lie at multiples of that
+/// would compete for one set.
+#[test]
+fn large_blocks_begin_at_huge_pages_or_at_different_sets_of_a_cache() {
+    const SETS: u64 = 128 << 10;
+    let vm = made(1 << 30);
+    let size = 8 << 20;
+    let all = [0; 4].map(|_| vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room"));
+    for pair in all.windows(2) {
+        match vm.backend().has_huge_pages() {
+            true => assert_eq!(pair[0] % HUGE_PAGE, 0),
+            false => assert_ne!(pair[0] % SETS, pair[1] % SETS),
+        }
+    }
+    vm.release_all(1);
+}
+
 /// Cached blocks are freed when their resources are missing: here addresses.
 #[test]
 fn what_rests_makes_room_for_what_is_asked_for() {

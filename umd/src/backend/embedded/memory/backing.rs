@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use tally_uapi::ioctl::{Errno, bind_flag};
 
@@ -15,6 +16,20 @@ use crate::backend::Result;
 
 /// Size of a huge page, to which large extents are aligned.
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
+
+/// Whether the system may have huge pages for memory that is shared, as all buffers are.
+pub(in crate::backend::embedded) fn has_huge_pages() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+        std::fs::read_to_string(setting).is_ok_and(|text| may_be_huge(&text))
+    })
+}
+
+/// Whether this setting, whose value is in brackets, allows huge pages for a mapping that asks for them.
+fn may_be_huge(setting: &str) -> bool {
+    ["[always]", "[within_size]", "[advise]", "[force]"].iter().any(|it| setting.contains(it))
+}
 
 /// A part of some pages, and how to map it.
 #[derive(Clone, Copy)]
@@ -230,4 +245,22 @@ pub(super) fn identity(file: &OwnedFd) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let file = File::from(file.try_clone().ok()?);
     file.metadata().ok().map(|it| (it.dev(), it.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_be_huge;
+
+    #[test]
+    fn huge_pages_of_shared_memory_are_known_by_the_value_in_brackets() {
+        let settings = ["always", "within_size", "advise", "never", "deny", "force"];
+        let may = settings.map(|chosen| {
+            may_be_huge(
+                &settings
+                    .map(|it| if it == chosen { format!("[{it}]") } else { it.into() })
+                    .join(" "),
+            )
+        });
+        assert_eq!(may, [true, true, true, false, false, true]);
+    }
 }
