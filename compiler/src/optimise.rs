@@ -6,8 +6,8 @@
 //! done here, on the kernel with all calls inlined. The scalar form is left to LLVM.
 //!
 //! ```text
-//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ unroll ──▶ registers ──▶ simplify ──▶ unused
-//!   ──▶ widen
+//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ unroll ──▶ registers ──▶ words ──▶ simplify
+//!   ──▶ unused ──▶ widen
 //! ```
 //!
 //! Each pass takes a function and leaves an equivalent one, so any of them may be skipped:
@@ -28,6 +28,7 @@ mod spelled;
 mod units;
 mod unroll;
 pub mod unused;
+mod words;
 
 pub use globals::has_private_globals;
 
@@ -47,18 +48,21 @@ pub enum Pass {
     Simplify,
     /// Unrolls loops that index private arrays and constant tables.
     Unroll,
+    /// Makes numbers of 64 bits shorter of which only 32 count.
+    Words,
     /// Removes instructions whose results are not used.
     Unused,
 }
 
 /// The passes in the order in which they run.
-pub const ORDER: [Pass; 7] = [
+pub const ORDER: [Pass; 8] = [
     Pass::Copies,
     Pass::Registers,
     Pass::Simplify,
     Pass::Unroll,
     // Indices that were variables may be constants by now.
     Pass::Registers,
+    Pass::Words,
     Pass::Simplify,
     Pass::Unused,
 ];
@@ -71,6 +75,7 @@ impl Pass {
             Pass::Registers | Pass::WrittenRegisters => "registers",
             Pass::Simplify => "simplify",
             Pass::Unroll => "unroll",
+            Pass::Words => "words",
             Pass::Unused => "unused",
         }
     }
@@ -83,6 +88,7 @@ impl Pass {
             Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),
             Pass::Unroll => unroll::run(module, function),
+            Pass::Words => words::run(module, function),
             Pass::Unused => unused::run(function),
         }
     }

@@ -366,7 +366,9 @@ fn widen_for(
     let (mut module, function, remarks) = write(module, &source, &way, lanes, rows)?;
     // The first function exists in any case.
     let (mut double, mut uneven) = (None, None);
-    let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
+    let room = kernel
+        .required_group_size
+        .is_none_or(|[row, ..]| row >= 2 * lanes || (joins && row == lanes));
     if twice
         && room
         && !together

@@ -70,7 +70,8 @@ pub(super) fn lower(
         (None, None) if unit.joins => JOINED,
         (None, None) => ENTRY,
     };
-    if let (JOINED, Some(lanes)) = (entry, vectors.iter().map(|runner| runner.lanes).min()) {
+    let lanes = || vectors.iter().map(|runner| runner.lanes);
+    if let (JOINED, Some(least), Some(most)) = (entry, lanes().min(), lanes().max()) {
         unit.declare("i64", "llvm.cttz.i64", "i64, i1");
         text += &head(ENTRY, false);
         text += &match unit.sums {
@@ -78,7 +79,7 @@ pub(super) fn lower(
             None => {
                 let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
                 let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
-                joined::rows(&sizes, JOINED, lanes)
+                joined::rows(&sizes, JOINED, least, most)
             }
         };
     }

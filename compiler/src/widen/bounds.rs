@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounds of the numbers that are made of places in a group.
+//! Bounds of numbers, as far as what they are made of tells, whatever the launch and the data.
 //!
-//! A group has at most 1,024 items, so the index of a tile does not wrap around, whatever the launch:
+//! A group has at most 1,024 items, so the index of a tile does not wrap around. A byte is at most 255, so it may be looked
+//! up in a small table ([`tables`](super::tables)):
 //!
 //! ```text
 //!   int ty = get_local_id(1), tx = get_local_id(0)      at most 1,087
 //!   tile[ty * 16 + tx]                                  at most 18,479
+//!   values[bytes[i] >> 4]                               at most 15
 //! ```
 
 use super::flow::{Flow, Node};
 use crate::ir::arena::Id;
-use crate::ir::{BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, Type, WorkItemQuery};
+use crate::ir::{
+    BinaryOp, ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, Type, TypeId,
+    WorkItemQuery,
+};
 
 /// The most items of a group, and those of a vector's items that may not exist.
 const MOST_ITEMS: u64 = 1024 + 63;
 /// The most work-items of a sub-group.
 const MOST_OF_SUBGROUP: u64 = 32;
 
-/// The greatest number that a value may be, in any item.
+/// The greatest number that a value, or a component of a vector, may be, in any item.
 pub(super) struct Bounds(Vec<Option<u64>>);
 
 impl Bounds {
@@ -27,34 +32,42 @@ impl Bounds {
             let Node::Block(block) = *node else { continue };
             for inst in &function.blocks[block].insts {
                 let Some(result) = inst.result else { continue };
-                let ty = function.values[result].ty;
-                let Type::Int(bits) = module.types[ty] else { continue };
+                let Some(bits) = bits(module, function.values[result].ty) else { continue };
                 // A number that may have the sign's bit is not told from a negative one.
                 let fits = |most: &u64| *most >> (bits - 1) == 0;
-                bounds.0[result.index()] = bounds.of_inst(module, inst).filter(fits);
+                bounds.0[result.index()] = bounds.of_inst(module, function, inst).filter(fits);
             }
         }
         bounds
     }
 
-    /// The greatest number that an operand of integers may be, if it is never negative, nor ever wraps around.
+    /// The greatest number that an operand of integers, or a component of it, may be, if it is never negative, nor ever
+    /// wraps around.
     pub(super) fn most(&self, module: &Module, operand: Operand) -> Option<u64> {
         match operand {
             Operand::Value(value) => self.0[value.index()],
             Operand::Const(id) => {
-                let bits = module.types.scalar_bits(module.constants[id].ty);
-                module.const_bits(id).filter(|number| number >> (bits.clamp(1, 64) - 1) == 0)
+                let bits = bits(module, module.constants[id].ty)?;
+                constant(module, id).map(|(_, most)| most).filter(|most| most >> (bits - 1) == 0)
             }
         }
     }
 
-    fn of_inst(&self, module: &Module, inst: &Inst) -> Option<u64> {
+    fn of_inst(&self, module: &Module, function: &Function, inst: &Inst) -> Option<u64> {
         use BinaryOp as B;
         use WorkItemQuery as Q;
         let most = |operand: Operand| self.most(module, operand);
+        let width = |operand| bits(module, module.operand_type(function, operand));
+        // As a number without a sign.
+        let unsigned = |operand| most(operand).or_else(|| Some(u64::MAX >> (64 - width(operand)?)));
+        // The least component of a constant and the greatest one, if none is negative.
         let constant = |operand: Operand| match operand {
-            Operand::Const(_) => most(operand),
+            Operand::Const(id) => constant(module, id).filter(|_| most(operand).is_some()),
             Operand::Value(_) => None,
+        };
+        let greatest = |operands: &[Operand]| {
+            let mut all = operands.iter().map(|&operand| most(operand));
+            all.try_fold(0, |so_far: u64, most| Some(so_far.max(most?)))
         };
         match &inst.op {
             Op::WorkItem(query, _) => match query {
@@ -64,16 +77,35 @@ impl Bounds {
                 Q::SubgroupLocalId => Some(MOST_OF_SUBGROUP - 1),
                 _ => None,
             },
-            Op::Convert(ConvertOp::Trunc | ConvertOp::SExt | ConvertOp::ZExt, a) => most(*a),
+            Op::Convert(ConvertOp::Trunc | ConvertOp::SExt, a) => most(*a),
+            Op::Convert(ConvertOp::ZExt, a) => unsigned(*a),
             Op::Binary(op, a, b) => match op {
                 B::Add => most(*a)?.checked_add(most(*b)?),
                 B::Mul => most(*a)?.checked_mul(most(*b)?),
-                B::Shl => most(*a)?.checked_mul(1u64.checked_shl(constant(*b)?.try_into().ok()?)?),
-                B::LShr | B::AShr => most(*a),
+                B::Shl => {
+                    most(*a)?.checked_mul(1u64.checked_shl(constant(*b)?.1.try_into().ok()?)?)
+                }
+                // Larger shifts are taken modulo the width.
+                B::LShr => match constant(*b) {
+                    Some((by, greatest)) if greatest < u64::from(width(*a)?) => {
+                        Some(unsigned(*a)? >> by)
+                    }
+                    _ => most(*a),
+                },
+                B::AShr => most(*a),
                 B::And | B::UMin => [most(*a), most(*b)].into_iter().flatten().min(),
+                B::SMin => Some(most(*a)?.min(most(*b)?)),
+                // One of two that is not negative.
+                B::SMax => match (most(*a), most(*b)) {
+                    (None, None) => None,
+                    (Some(a), Some(b)) => Some(a.max(b)),
+                    _ => Some(u64::MAX >> (65 - width(*a)?)),
+                },
                 // What a division by zero gives is not known.
-                B::UDiv | B::SDiv => most(*a)?.checked_div(constant(*b)?),
-                B::URem | B::SRem => Some(most(*a)?.min(constant(*b)?.checked_sub(1)?)),
+                B::UDiv => unsigned(*a)?.checked_div(constant(*b)?.0),
+                B::SDiv => most(*a)?.checked_div(constant(*b)?.0),
+                B::URem => remainder(unsigned(*a)?, constant(*b)?),
+                B::SRem => remainder(most(*a)?, constant(*b)?),
                 // No bit above the highest one of both.
                 B::Or | B::Xor => {
                     let both = most(*a)? | most(*b)?;
@@ -81,12 +113,40 @@ impl Bounds {
                 }
                 _ => None,
             },
-            Op::Select(_, a, b) => Some(most(*a)?.max(most(*b)?)),
-            Op::Phi(incoming) => incoming
-                .iter()
-                .map(|&(_, operand)| most(operand))
-                .try_fold(0, |so_far, most| Some(so_far.max(most?))),
+            Op::Select(_, a, b) => greatest(&[*a, *b]),
+            Op::Phi(arms) => greatest(&arms.iter().map(|arm| arm.1).collect::<Vec<_>>()),
+            Op::Construct(parts) => greatest(parts),
+            Op::Extract(a, _) => most(*a),
             _ => None,
         }
     }
+}
+
+/// The bits of a number, or of each component of a vector of numbers.
+fn bits(module: &Module, ty: TypeId) -> Option<u32> {
+    let number = match module.types[ty] {
+        Type::Vector(component, _) => component,
+        _ => ty,
+    };
+    match module.types[number] {
+        Type::Int(bits) => Some(bits),
+        _ => None,
+    }
+}
+
+/// The greatest remainder of a division by constants from the least to the greatest one.
+fn remainder(dividend: u64, (least, greatest): (u64, u64)) -> Option<u64> {
+    (least > 0).then(|| dividend.min(greatest - 1))
+}
+
+/// The least and the greatest component of a constant, as numbers without a sign.
+fn constant(module: &Module, id: ConstId) -> Option<(u64, u64)> {
+    let parts = match &module.constants[id].kind {
+        ConstKind::Composite(parts) => parts.clone(),
+        ConstKind::Null => return Some((0, 0)),
+        _ => vec![id],
+    };
+    let bits: Option<Vec<u64>> = parts.iter().map(|&part| module.const_bits(part)).collect();
+    let bits = bits?;
+    Some((*bits.iter().min()?, *bits.iter().max()?))
 }

@@ -75,6 +75,8 @@ pub(super) struct Widener<'f> {
     pub(super) sums: Option<u64>,
     /// Remarks for readers on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
+    /// How large the index of an address that varies may be, by the vector of addresses.
+    pub(super) reach: FxHashMap<ValueId, u64>,
     /// The uses in `from`, once a pass has asked for them.
     pub(super) uses: OnceCell<Uses>,
 }
@@ -115,6 +117,7 @@ impl<'f> Widener<'f> {
             long_turns: Vec::new(),
             may_part: false,
             sums: None,
+            reach: FxHashMap::default(),
             uses: OnceCell::new(),
             remarks: Vec::new(),
         }
@@ -457,7 +460,10 @@ impl<'f> Widener<'f> {
                 self.set_one(result, value)
             }
             Shape::Varying => {
-                let values = self.compute(inst, ty)?;
+                let values = match self.compare_narrow(&inst.op) {
+                    Some(mask) => vec![mask],
+                    None => self.compute(inst, ty)?,
+                };
                 if let [mask] = values[..] {
                     self.note_compare(&inst.op, mask);
                 }

@@ -243,6 +243,7 @@ impl Widener<'_> {
         let i64_type = self.out.module.types.int(64);
         // Uniform indices come first, varying ones last.
         let (mut same, mut different) = (Vec::new(), Vec::new());
+        let mut reach = None;
         let base_shape = self.shape(base);
         let mut base = match base_shape {
             Shape::Varying => self.vector(base)?,
@@ -256,18 +257,32 @@ impl Widener<'_> {
         for &(index, stride) in terms {
             match self.shape(index) {
                 Shape::Uniform => same.push((self.one(index), stride)),
-                _ => different.push((self.vector(index)?, stride)),
+                _ => {
+                    reach = self.shapes.most(&self.out.module, index);
+                    different.push((self.vector(index)?, stride));
+                }
             }
         }
+        let reach = reach.filter(|_| different.len() == 1);
         let base_type = self.out.type_of(base);
         if !same.is_empty() && !different.is_empty() {
             let op = Op::Address { base, offset, terms: same, inbounds: false };
             base = self.out.value(op, base_type);
             let op = Op::Address { base, offset: 0, terms: different, inbounds: false };
-            return Ok(self.out.value(op, vector));
+            return Ok(self.note_reach(op, vector, reach));
         }
         same.extend(different);
-        Ok(self.out.value(Op::Address { base, offset, terms: same, inbounds: false }, vector))
+        let op = Op::Address { base, offset, terms: same, inbounds: false };
+        Ok(self.note_reach(op, vector, reach))
+    }
+
+    /// A vector of addresses with one index that varies, and how large that may be.
+    fn note_reach(&mut self, op: Op, vector: TypeId, reach: Option<u64>) -> Operand {
+        let at = self.out.value(op, vector);
+        if let (Operand::Value(at), Some(most)) = (at, reach) {
+            self.reach.insert(at, most);
+        }
+        at
     }
 
     /// The same bits as another type, which may have fewer and larger components, or more and smaller

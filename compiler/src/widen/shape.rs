@@ -16,7 +16,7 @@ use super::bounds::Bounds;
 use super::flow::{Flow, Node};
 use super::promises::{self, Found, Promises};
 use super::queries::{of_group, of_query};
-use super::steps::{shifted_right, sum, times};
+use super::steps::{constant_bits, keeps_small, keeps_word, shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
@@ -62,12 +62,17 @@ pub enum Shape {
 
 /// A small number times a factor, moved by a constant of at most [`MOST_MOVED`].
 #[derive(Clone, Copy)]
-struct Product {
-    factor: i64,
-    moved: i64,
+pub(super) struct Product {
+    pub(super) factor: i64,
+    pub(super) moved: i64,
 }
 
 impl Product {
+    /// Whether it is the small number itself.
+    fn is_same(self) -> bool {
+        (self.factor, self.moved) == (1, 0)
+    }
+
     fn times(self, by: i64) -> Option<Self> {
         let (factor, moved) = (self.factor.checked_mul(by)?, self.moved.checked_mul(by)?);
         let fits = (1..=MOST_FACTOR).contains(&factor) && moved.abs() <= MOST_MOVED;
@@ -243,7 +248,7 @@ impl Shapes {
     }
 
     /// A value as a small number, multiplied and moved; in 32 bits that does not overflow.
-    fn product(&self, operand: Operand) -> Option<Product> {
+    pub(super) fn product(&self, operand: Operand) -> Option<Product> {
         let Operand::Value(value) = operand else { return None };
         match self.small[value.index()] {
             true => Some(Product { factor: 1, moved: 0 }),
@@ -501,7 +506,13 @@ impl Shapes {
                             | BinaryOp::UMin,
                             a,
                             _,
-                        ) => self.is_small(*a),
+                        ) if self.is_small(*a) => true,
+                        // The extension of a truncated id, as C compilers write it.
+                        Op::Binary(BinaryOp::AShr, Operand::Value(a), by) => {
+                            let again = self.shifted.get(a).filter(|it| it.2.is_same());
+                            let left = again.and_then(|it| u64::try_from(it.1).ok());
+                            left.is_some() && left == constant_bits(module, *by)
+                        }
                         _ => false,
                     };
                     changed |= small && !self.small[result.index()];
@@ -558,6 +569,11 @@ impl Shapes {
     /// Whether a value is between 0 and 2^30 - 1 for every item.
     pub(super) fn is_small(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Value(value) if self.small[value.index()])
+    }
+
+    /// The greatest number that each item's value may be, if none is negative or wraps around.
+    pub(super) fn most(&self, module: &Module, operand: Operand) -> Option<u64> {
+        self.bounds.most(module, operand)
     }
 
     /// Whether a number has no bits but those that all multiples of a product's factor leave free.
@@ -780,16 +796,4 @@ fn indices(function: &Function) -> Vec<bool> {
         block.terminator.for_each_operand(&mut other);
     }
     indices
-}
-
-/// Whether a mask has all bits that a small number may have.
-fn keeps_small(mask: i64) -> bool {
-    const SMALL: i64 = (1 << 30) - 1;
-    mask & SMALL == SMALL
-}
-
-/// Whether a mask has all bits that a product may have that is not negative.
-fn keeps_word(mask: i64) -> bool {
-    const WORD: i64 = (1 << 31) - 1;
-    mask & WORD == WORD
 }

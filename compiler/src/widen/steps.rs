@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arithmetic of steps: by how much a result grows from item to item ([`shape`](super::shape)).
 
-use crate::ir::ValueId;
+use crate::ir::{Module, Operand, ValueId};
 
 /// A step, and the operation that must not wrap around for it to hold.
 pub(super) type Step = (i64, Option<ValueId>);
@@ -42,4 +42,24 @@ pub(super) fn times(a: Option<Step>, factor: i64) -> Option<Step> {
 pub(super) fn shifted_right(a: Option<Step>, by: Option<i64>) -> Option<Step> {
     let ((step, None), by @ 0..=62) = (a?, by?) else { return None };
     (step.trailing_zeros() >= by as u32).then_some((step >> by, None))
+}
+
+/// Whether a mask has all bits that a small number may have.
+pub(super) fn keeps_small(mask: i64) -> bool {
+    const SMALL: i64 = (1 << 30) - 1;
+    mask & SMALL == SMALL
+}
+
+/// Whether a mask has all bits that a product may have that is not negative.
+pub(super) fn keeps_word(mask: i64) -> bool {
+    const WORD: i64 = (1 << 31) - 1;
+    mask & WORD == WORD
+}
+
+/// The bits of a constant.
+pub(super) fn constant_bits(module: &Module, operand: Operand) -> Option<u64> {
+    match operand {
+        Operand::Const(id) => module.const_bits(id),
+        Operand::Value(_) => None,
+    }
 }

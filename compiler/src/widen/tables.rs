@@ -6,7 +6,7 @@
 //!   sum += values[q >> 4];       values: float *, q: uchar        64 bytes
 //! ```
 //!
-//! What the index is made of tells how much of the table items may read. If so many bytes lie in one page, all of them
+//! What the index is made of tells how much of the table items may read ([`bounds`](super::bounds)). If so many bytes lie in one page, all of them
 //! may be read where any item reads one. They are loaded, and their words are permuted (`rt/maths/close.c`).
 
 use super::close::{LANES, WORD};
@@ -14,16 +14,12 @@ use super::emit::Widener;
 use super::ops::Leaf;
 use super::refusal::Refusal;
 use super::shape::Shape;
-use crate::ir::{
-    Access, AddressSpace, BinaryOp, ConstKind, ConvertOp, Module, Op, Operand, Type, TypeId,
-};
+use crate::ir::{Access, AddressSpace, BinaryOp, ConvertOp, Op, Operand, Type, TypeId};
 
 /// The most bytes of a table.
 const MOST: u64 = 256;
 /// Bytes of the fewest that are loaded.
 const LEAST: u64 = 64;
-/// So far is looked for what an index is made of.
-const STEPS: u32 = 8;
 
 /// A table, and each item's place in it.
 struct Table {
@@ -93,14 +89,9 @@ impl Widener<'_> {
         if is_vector(*base) {
             return None;
         }
-        let most = self.most(index, STEPS);
+        let most = *self.reach.get(&value)?;
         let stride = u64::try_from(stride).ok().filter(|stride| stride.is_multiple_of(size))?;
         let last = most.checked_mul(stride)?.checked_add(size).filter(|&last| last <= MOST)?;
-        // Indices have a sign.
-        let bits = module.types.scalar_bits(self.out.type_of(index));
-        if most >> (bits - 1) != 0 {
-            return None;
-        }
         let terms = terms.iter().copied().filter(|&(index, _)| !is_vector(index)).collect();
         let op = Op::Address { base: *base, offset: *offset, terms, inbounds: false };
         let ty = self.out.type_of(*base);
@@ -143,51 +134,4 @@ impl Widener<'_> {
         let cut = self.out.value(Op::Convert(ConvertOp::Trunc, moved), small);
         self.bits_as(cut, vector)
     }
-
-    /// The greatest number that a vector of integers may have, if none is negative.
-    fn most(&self, operand: Operand, steps: u32) -> u64 {
-        use BinaryOp as B;
-        let module = &self.out.module;
-        let bits = module.types.scalar_bits(self.out.type_of(operand)).clamp(1, 64);
-        let all = u64::MAX >> (64 - bits);
-        let made = match operand {
-            Operand::Const(_) => return constant(module, operand).map_or(all, |(_, most)| most),
-            Operand::Value(value) => self.out.made.get(&value),
-        };
-        let Some(made) = made.filter(|_| steps > 0) else { return all };
-        let most = |operand| self.most(operand, steps - 1);
-        let number = |operand| constant(module, operand);
-        let found = match *made {
-            Op::Convert(ConvertOp::ZExt | ConvertOp::Trunc, a) => Some(most(a)),
-            Op::Convert(ConvertOp::SExt, a) => {
-                let sign = module.types.scalar_bits(self.out.type_of(a)).clamp(1, 64) - 1;
-                Some(most(a)).filter(|most| most >> sign == 0)
-            }
-            Op::Binary(B::And | B::UMin, a, b) => Some(most(a).min(most(b))),
-            Op::Binary(B::Or | B::Xor, a, b) => (most(a) | most(b))
-                .checked_add(1)
-                .and_then(u64::checked_next_power_of_two)
-                .map(|it| it - 1),
-            // Larger shifts are taken modulo the width.
-            Op::Binary(B::LShr, a, b) => number(b)
-                .filter(|&(_, greatest)| greatest < u64::from(bits))
-                .and_then(|(least, _)| most(a).checked_shr(least.try_into().ok()?)),
-            Op::Binary(B::URem, _, b) => number(b).and_then(|(_, most)| most.checked_sub(1)),
-            _ => None,
-        };
-        found.map_or(all, |found| found.min(all))
-    }
-}
-
-/// The least and the greatest component of a constant.
-fn constant(module: &Module, operand: Operand) -> Option<(u64, u64)> {
-    let Operand::Const(id) = operand else { return None };
-    let parts = match &module.constants[id].kind {
-        ConstKind::Composite(parts) => parts.clone(),
-        ConstKind::Null => return Some((0, 0)),
-        _ => vec![id],
-    };
-    let bits: Option<Vec<u64>> = parts.iter().map(|&part| module.const_bits(part)).collect();
-    let bits = bits?;
-    Some((*bits.iter().min()?, *bits.iter().max()?))
 }

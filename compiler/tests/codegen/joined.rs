@@ -120,6 +120,34 @@ fn short_rows_run_in_whole_vectors() {
     }
 }
 
+/// Rows of one vector join where the kernel has vectors of twice as many items; a row that is left over runs as it is.
+#[test]
+fn rows_of_whole_vectors_join_for_longer_ones() {
+    let body = "kernel SIZE void count(global int *out, global int *count, int n) {
+           int at = get_global_id(1) * n + get_global_id(0);
+           uint a = at, b = n;
+           for (int k = 0; k < n; k++) { a += (b << 4 ^ b >> 5) + b; b += (a << 4 ^ a >> 5) + k; }
+           out[at] += (a ^ b) == 1 ? 2 : 1;
+           *count += 1;
+         }";
+    let Some(target) = targets().into_iter().find(|target| target.name == "x86-64-v4") else {
+        return;
+    };
+    for size in ["", "__attribute__((reqd_work_group_size(16, 16, 1)))"] {
+        let module = module(&clang::compile_text(&body.replace("SIZE", size), &["-O2", "-w"]));
+        let kernel =
+            Kernel::in_form(&module, "count", &target, Form::Usual).expect("every kernel has it");
+        assert_eq!(calls(&kernel, [16, 16, 1], [4, 2, 1]), 2 * 2 * 16);
+        assert_eq!(calls(&kernel, [16, 16, 1], [5, 1, 1]), 2 * 16 + 16);
+        if size.is_empty() {
+            assert_eq!(calls(&kernel, [48, 2, 1], [4, 1, 1]), 6 * 2);
+            assert_eq!(calls(&kernel, [32, 2, 1], [2, 1, 1]), 2 * 2);
+            assert_eq!(calls(&kernel, [16, 1, 1], [2, 1, 1]), 2);
+            assert_eq!(calls(&kernel, [16, 1, 1], [128, 1, 1]), 64);
+        }
+    }
+}
+
 /// Groups stay alone if an item can tell its own, or may wait for another one's.
 #[test]
 fn groups_that_can_be_told_apart_stay_alone() {

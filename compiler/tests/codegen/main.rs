@@ -56,6 +56,7 @@ mod races_rows;
 mod reference;
 mod retries;
 mod rows;
+mod sizes;
 #[path = "../support/spirv.rs"]
 mod spirv;
 mod stack;

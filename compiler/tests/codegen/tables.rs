@@ -72,12 +72,27 @@ fn indices_of_few_bits_are_looked_up() {
     for index in ["in[i]", "in[i] & 15", "(in[i] << 3 | in[i + 9]) >> 3 & 255", "in[i] % 7"] {
         assert!(is_table("uchar", index), "{index}");
     }
-    for index in ["in[i] & 63", "in[i] >> 2", "in[i] % 64"] {
+    for index in [
+        "in[i] & 63",
+        "in[i] >> 2",
+        "in[i] / 4",
+        "in[i] % 64",
+        "clamp(in[i] - 100, 0, 63)",
+        "min((uint)in[i] - 9, 63u)",
+    ] {
         assert!(is_table("float", index), "{index}");
     }
     // More bytes than are loaded, signs, and places that are in line.
-    for index in ["in[i]", "in[i] & 127", "in[i] % 65", "(char)in[i]", "(in[i] & 15) - 1", "i & 15"]
-    {
+    for index in [
+        "in[i]",
+        "in[i] & 127",
+        "in[i] % 65",
+        "in[i] / 3",
+        "(char)in[i]",
+        "(in[i] & 15) - 1",
+        "min(in[i] - 9, 63)",
+        "i & 15",
+    ] {
         assert!(!is_table("float", index), "{index}");
     }
     for index in ["(char)in[i]", "in[i] * 2", "in[i] - 1"] {
