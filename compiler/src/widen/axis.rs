@@ -134,7 +134,7 @@ fn cost(module: &Module, source: &Function, way: &Way) -> Cost {
                 Some(Shape::Varying) => APART,
                 // Items that only differ in a dimension that places do not depend on do the same work.
                 Some(Shape::Uniform) if is_store => APART,
-                Some(Shape::Strided { step, .. }) if step.abs() != size => APART,
+                Some(Shape::Strided { step, .. }) if step != size && step != -size => APART,
                 _ => TOGETHER,
             }
         };

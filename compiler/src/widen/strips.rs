@@ -156,7 +156,7 @@ impl Plan {
             if access.volatile {
                 return None;
             }
-            let step = lines.step(at, 0);
+            let step = lines.step(at, 0).filter(|&step| super::is_near(step));
             let number = matches!(module.types[ty], Type::Int(_) | Type::Float(_));
             let apart = match lines.shape(way, at) {
                 Shape::Varying => true,
@@ -226,6 +226,7 @@ impl<'a> Lines<'a> {
         for inst in function.blocks[block].phis() {
             if let (Op::Phi(arms), Some(phi)) = (&inst.op, inst.result)
                 && let Some(step) = lines.step_of_phi(phi, arms)
+                && super::is_near(step)
             {
                 lines.steps.insert(phi, step);
             }
@@ -468,7 +469,7 @@ impl<'a> Lines<'a> {
                 };
                 let (one, two) = (self.origin(store.at), self.origin(other.at));
                 if one.0 == two.0 && step == by {
-                    let distance = one.1 - two.1;
+                    let distance = one.1.wrapping_sub(two.1);
                     if above < distance && distance < below {
                         return None;
                     }

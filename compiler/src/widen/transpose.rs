@@ -370,7 +370,8 @@ impl<'a> Finder<'a> {
         let lanes = self.module.types.lanes(self.module.operand_type(self.function, pointer));
         let rows = Rows { base: at, index, step };
         let part = Part { index: 0, offset, align: 1, pointer, terms, beyond, at, value: at };
-        ((lanes == 1) == step.is_some()).then_some((rows, part))
+        let near = step.is_none_or(super::is_near) && super::is_near(offset);
+        (near && (lanes == 1) == step.is_some()).then_some((rows, part))
     }
 
     /// An integer, or a vector of them, as a sum, modulo its width, and the constant in it.

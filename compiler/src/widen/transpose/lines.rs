@@ -34,7 +34,7 @@ pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> u
     let fits = match chunk.kind {
         Kind::Read => {
             let line = Line::of(size, step, &parts[..count], chunk.lanes);
-            line.pieces().count() <= MOST
+            line.count() <= MOST as u64
         }
         Kind::Write => {
             let next = |(number, part): (i64, &Part)| part.offset == first.offset + number * size;
@@ -67,10 +67,15 @@ impl Line {
         Self { size, step, elements, each }
     }
 
+    /// How many vectors it takes.
+    fn count(&self) -> u64 {
+        self.elements.div_ceil(self.each)
+    }
+
     /// The first element of each vector. The last one ends where the line does.
     fn pieces(&self) -> impl Iterator<Item = u64> {
         let (last, each) = (self.elements - self.each, self.each);
-        (0..self.elements.div_ceil(self.each)).map(move |number| (number * each).min(last))
+        (0..self.count()).map(move |number| (number * each).min(last))
     }
 }
 
