@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of 32 bits that must not wrap around in a group, for the steps of indices to hold.
 //!
-//! `in[y * n + x]` with ids that are `int` may wrap around, for all that its types say. What is made of ids, sizes,
+//! `in[y * n + x]` with ids that are `int` or `uint` may wrap around, for all that its types say. What is made of ids, sizes,
 //! the kernel's arguments and the counters of loops by sums and products has bounds in each group, though, which the entry function computes
 //! before it runs the group in vectors ([`crate::lower`]): a few instructions for each group in place of a test, and of
 //! a second path, for each access. Groups in which such a number may wrap around run one item at a time; in a program
-//! in C that is a fault.
+//! in C that is a fault if the number has a sign. One without a sign is to stay below 2^31, and only if it is an index:
+//! a hash may well wrap around.
 //!
 //! ```text
 //!   y * n + x     y from 16 to 31, x from 32 to 63 + 63, n = 512      from 8,224 to 15,998
@@ -164,6 +165,39 @@ struct Makers<'f> {
     headers: FxHashMap<ValueId, usize>,
 }
 
+/// How an operation makes 64 bits of a number of 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Extends {
+    /// With its sign.
+    Signed,
+    /// With zeros, or by a mask of what was computed in 64 bits.
+    Unsigned,
+}
+
+impl Extends {
+    /// How an operation extends which number.
+    pub(super) fn of(module: &Module, op: &Op) -> Option<(Self, Operand)> {
+        match *op {
+            Op::Convert(ConvertOp::SExt, from) => Some((Self::Signed, from)),
+            Op::Convert(ConvertOp::ZExt, from) => Some((Self::Unsigned, from)),
+            Op::Binary(BinaryOp::And, from, Operand::Const(mask))
+                if module.const_bits(mask) == Some(u64::from(u32::MAX)) =>
+            {
+                Some((Self::Unsigned, from))
+            }
+            _ => None,
+        }
+    }
+
+    /// What must hold of the number, for it to keep its value.
+    fn holds(self) -> Holds {
+        match self {
+            Self::Signed => Holds::Fits,
+            Self::Unsigned => Holds::Positive,
+        }
+    }
+}
+
 /// What a function's extensions may rely on.
 #[derive(Default)]
 pub(super) struct Found {
@@ -171,8 +205,9 @@ pub(super) struct Found {
     pub(super) extensions: Vec<ValueId>,
     /// The turns of each loop, or one less, where that is a constant.
     pub(super) turns: Vec<Option<u64>>,
-    /// Of those whose operands are sums with a constant, the operands and the constants: the rest fits, too.
-    pub(super) moved: FxHashMap<ValueId, i64>,
+    /// Of those whose operands are sums with a constant, the operands and the constants: the rest fits, too, and is not
+    /// negative if the extension has no sign.
+    pub(super) moved: FxHashMap<(Extends, ValueId), i64>,
     /// What must hold for them not to wrap around.
     pub(super) promises: Promises,
 }
@@ -182,7 +217,7 @@ pub(super) fn find(
     module: &Module,
     function: &Function,
     flow: &Flow,
-    wanted: impl Fn(ValueId, Operand) -> bool,
+    wanted: impl Fn(ValueId, Extends, Operand) -> bool,
 ) -> Found {
     if is_skipped(NAME) {
         return Default::default();
@@ -191,27 +226,36 @@ pub(super) fn find(
     let of = insts().filter_map(|inst| Some((inst.result?, inst))).collect();
     let headers = counted::headers(function, flow).into_iter().collect();
     let makers = Makers { module, function, flow, of, headers };
+    let mut indices: FxHashSet<Operand> = FxHashSet::default();
+    for inst in insts() {
+        if let Op::Address { terms, .. } = &inst.op {
+            indices.extend(terms.iter().map(|term| term.0));
+        }
+    }
     let mut found = Found::default();
     for inst in insts() {
-        let (Some(result), &Op::Convert(ConvertOp::SExt, from)) = (inst.result, &inst.op) else {
+        let (Some(result), Some((extends, from))) = (inst.result, Extends::of(module, &inst.op))
+        else {
             continue;
         };
         let bits = |operand| module.types.scalar_bits(module.operand_type(function, operand));
         let is_sum = matches!(from, Operand::Value(from) if makers.is_sum(from));
-        let extends = bits(from) == 32 && bits(Operand::Value(result)) == 64;
-        if !is_sum || !extends || !wanted(result, from) {
+        let is_mask = matches!(inst.op, Op::Binary(..));
+        let to_64 = bits(Operand::Value(result)) == 64 && (is_mask || bits(from) == 32);
+        let may_wrap = extends == Extends::Unsigned && !indices.contains(&Operand::Value(result));
+        if !is_sum || !to_64 || may_wrap || !wanted(result, extends, from) {
             continue;
         }
         // Half a number is of no use.
         let mut more = Trial { promises: found.promises.clone(), ..Trial::default() };
         if let Some(number) = makers.number(&mut more, from).filter(|_| more.has_room()) {
             let promises = &mut more.promises;
-            promises.require(number, Holds::Fits);
+            promises.require(number, extends.holds());
             if let (Operand::Value(from), Some((rest, constant))) = (from, makers.split(from))
                 && let Some(&rest) = more.of.get(&rest)
             {
-                promises.require(rest, Holds::Fits);
-                found.moved.insert(from, constant);
+                promises.require(rest, extends.holds());
+                found.moved.insert((extends, from), constant);
             }
             found.promises = more.promises;
             found.extensions.push(result);
@@ -242,7 +286,8 @@ impl Makers<'_> {
     /// What a constant is added to, and the constant.
     fn split(&self, operand: Operand) -> Option<(ValueId, i64)> {
         let Operand::Value(value) = operand else { return None };
-        let constant = |id| Some(i64::from(self.module.const_bits(id)? as i32));
+        let constant =
+            |id| self.constant(Operand::Const(id)).filter(|by| i32::try_from(*by).is_ok());
         match self.of.get(&value)?.op {
             Op::Binary(BinaryOp::Add, Operand::Value(rest), Operand::Const(id))
             | Op::Binary(BinaryOp::Add, Operand::Const(id), Operand::Value(rest)) => {
@@ -264,7 +309,7 @@ impl Makers<'_> {
                 Some(Op::Binary(B::Mul | B::Shl, Operand::Value(a), Operand::Const(_))) => *a,
                 Some(Op::Binary(B::Mul, Operand::Const(_), Operand::Value(a))) => *a,
                 Some(
-                    Op::Binary(B::Add | B::Sub | B::SMin | B::SMax, ..)
+                    Op::Binary(B::Add | B::Sub | B::SMin | B::SMax | B::UMin | B::UMax, ..)
                     | Op::Select(..)
                     | Op::Phi(_),
                 ) => return true,
@@ -363,9 +408,17 @@ impl Makers<'_> {
             }
             // What is compared has to be the numbers themselves.
             Op::Binary(op @ (BinaryOp::SMin | BinaryOp::SMax), a, b) => {
-                let (a, b) = (self.fitting(trial, a)?, self.fitting(trial, b)?);
+                let (a, b) = (self.held(trial, a, Holds::Fits)?, self.held(trial, b, Holds::Fits)?);
                 Some(trial.promises.number(match op {
                     BinaryOp::SMin => Number::Least(a, b),
+                    _ => Number::Most(a, b),
+                }))
+            }
+            Op::Binary(op @ (BinaryOp::UMin | BinaryOp::UMax), a, b) => {
+                let a = self.held(trial, a, Holds::Positive)?;
+                let b = self.held(trial, b, Holds::Positive)?;
+                Some(trial.promises.number(match op {
+                    BinaryOp::UMin => Number::Least(a, b),
                     _ => Number::Most(a, b),
                 }))
             }
@@ -399,10 +452,10 @@ impl Makers<'_> {
         }
     }
 
-    /// A number that fits.
-    fn fitting(&self, trial: &mut Trial, operand: Operand) -> Option<usize> {
+    /// A number of which this holds.
+    fn held(&self, trial: &mut Trial, operand: Operand, holds: Holds) -> Option<usize> {
         let number = self.number(trial, operand)?;
-        trial.promises.require(number, Holds::Fits);
+        trial.promises.require(number, holds);
         Some(number)
     }
 }

@@ -14,9 +14,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::bounds::Bounds;
 use super::flow::{Flow, Node};
-use super::promises::{self, Found, Promises};
+use super::promises::{self, Extends, Found, Promises};
 use super::queries::{of_group, of_query};
-use super::steps::{constant_bits, keeps_small, keeps_word, shifted_right, sum, times};
+use super::steps::{Product, constant_bits, keeps_small, shifted_right, sum, times};
+use super::strips;
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
@@ -31,14 +32,6 @@ pub enum Rows {
     /// Any rows: the last vector of a row may have fewer items ([`Op::Present`]).
     Any,
 }
-
-/// The maximum distance, in either direction, by which a small number may be moved and still fit 32
-/// bits.
-const MOST_MOVED: i64 = 1 << 30;
-
-/// The largest factor of an id that is taken not to overflow 32 bits. Launches for which it would run one
-/// item at a time ([`Shapes::factor`]); with this factor, those of more than four million items.
-const MOST_FACTOR: i64 = 256;
 
 /// The longest step of an index whose bits are masked: with longer steps elements are not adjacent.
 const MOST_STEP: i64 = 16;
@@ -58,31 +51,6 @@ pub enum Shape {
     },
     /// Any value for each.
     Varying,
-}
-
-/// A small number times a factor, moved by a constant of at most [`MOST_MOVED`].
-#[derive(Clone, Copy)]
-pub(super) struct Product {
-    pub(super) factor: i64,
-    pub(super) moved: i64,
-}
-
-impl Product {
-    /// Whether it is the small number itself.
-    fn is_same(self) -> bool {
-        (self.factor, self.moved) == (1, 0)
-    }
-
-    fn times(self, by: i64) -> Option<Self> {
-        let (factor, moved) = (self.factor.checked_mul(by)?, self.moved.checked_mul(by)?);
-        let fits = (1..=MOST_FACTOR).contains(&factor) && moved.abs() <= MOST_MOVED;
-        fits.then_some(Self { factor, moved })
-    }
-
-    fn plus(self, more: i64) -> Option<Self> {
-        let moved = self.moved.checked_add(more)?;
-        (moved.abs() <= MOST_MOVED).then_some(Self { moved, ..self })
-    }
 }
 
 impl Shape {
@@ -159,7 +127,7 @@ impl Shapes {
             promised: vec![false; count],
             found: Found::default(),
         };
-        for value in promises::find(module, function, flow, |_, _| true).extensions {
+        for value in promises::find(module, function, flow, |_, _, _| true).extensions {
             shapes.promised[value.index()] = true;
         }
         for &param in &function.params {
@@ -197,9 +165,13 @@ impl Shapes {
         }
         shapes.find_computed(function, flow, &HashSet::new());
         shapes.find_factor(module, function);
-        let needs = |result: ValueId, from: Operand| {
-            matches!(shapes.of(result), Shape::Strided { guard: None, .. })
-                && !shapes.keeps_step(module, from)
+        let needs = |result: ValueId, extends: Extends, from: Operand| {
+            let used = match shapes.of(result) {
+                Shape::Strided { guard, .. } => guard.is_none(),
+                Shape::Varying => strips::is_counted(function, shapes.home[result.index()], from),
+                Shape::Uniform => false,
+            };
+            used && !shapes.keeps_step(module, extends, from)
         };
         shapes.found = promises::find(module, function, flow, needs);
         shapes
@@ -210,11 +182,17 @@ impl Shapes {
         &self.found.promises
     }
 
-    /// Whether a number of 32 bits with a step keeps it when it is extended with its sign, whatever the group.
-    fn keeps_step(&self, module: &Module, from: Operand) -> bool {
+    /// The extensions whose operands are promised to keep their values.
+    pub(super) fn promised(&self) -> &[ValueId] {
+        &self.found.extensions
+    }
+
+    /// Whether a number of 32 bits with a step keeps it when it is extended, whatever the group.
+    fn keeps_step(&self, module: &Module, extends: Extends, from: Operand) -> bool {
+        let fits = |product: Product| extends == Extends::Signed || product.moved >= 0;
         self.is_small(from)
             || self.bounds.most(module, from).is_some()
-            || self.product(from).is_some()
+            || self.product(from).is_some_and(fits)
     }
 
     /// The largest factor by which ids are multiplied that must not overflow 32 bits: the steps hold for
@@ -259,19 +237,20 @@ impl Shapes {
     /// The constant by which a product, or what is promised to fit, is moved before an operation extends it to 64
     /// bits, as the operation's operand has it and as its result has it.
     pub(super) fn moved(&self, module: &Module, op: &Op) -> Option<(i64, i64)> {
+        let promised = match Extends::of(module, op) {
+            Some((extends, Operand::Value(from))) => self.found.moved.get(&(extends, from)),
+            _ => None,
+        };
         let (narrow, wide) = match op {
-            Op::Convert(ConvertOp::SExt, Operand::Value(a)) if self.found.moved.contains_key(a) => {
-                let moved = self.found.moved[a];
-                (moved, moved)
-            }
+            _ if let Some(&moved) = promised => (moved, moved),
             Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => {
                 let moved = self.product(*a)?.moved;
                 (moved, moved)
             }
             Op::Binary(BinaryOp::And, a, Operand::Const(mask)) => {
-                let moved = self.product(*a)?.moved;
-                module.const_bits(*mask).filter(|&mask| keeps_word(mask as i64))?;
-                (moved, moved)
+                let product = self.product(*a)?;
+                module.const_bits(*mask).filter(|&mask| product.is_kept_by(mask as i64))?;
+                (product.moved, product.moved)
             }
             Op::Binary(BinaryOp::AShr, Operand::Value(a), Operand::Const(right)) => {
                 let &(_, 32, product) = self.shifted.get(a)? else { return None };
@@ -307,7 +286,7 @@ impl Shapes {
                     BinaryOp::Shl => product.times(1i64.checked_shl(by.try_into().ok()?)?),
                     BinaryOp::Add => product.plus(by),
                     BinaryOp::Sub => product.plus(by.checked_neg()?),
-                    BinaryOp::And => Some(product).filter(|it| it.moved >= 0 && keeps_word(by)),
+                    BinaryOp::And => Some(product).filter(|it| it.is_kept_by(by)),
                     // Bits below those of all multiples of the factor.
                     BinaryOp::Or if product.moved == 0 && by >= 0 => {
                         let below = 1i64 << product.factor.trailing_zeros();
@@ -655,9 +634,8 @@ impl Shapes {
             // number.
             Op::Binary(B::And, a, b) => match (constant(*a), constant(*b)) {
                 (_, Some(mask)) if self.is_small(*a) && keeps_small(mask) => step(*a),
-                (_, Some(mask)) if self.products.contains_key(&result) && keeps_word(mask) => {
-                    step(*a)
-                }
+                (_, Some(_)) if self.products.contains_key(&result) => step(*a),
+                (_, Some(_)) if self.promised[result.index()] => step(*a),
                 (Some(mask), _) if self.is_small(*b) && keeps_small(mask) => step(*b),
                 // For an index, a test at run time is worth it.
                 _ if self.indices[result.index()] && module.types.scalar_bits(ty) == 64 => {

@@ -3,6 +3,45 @@
 
 use crate::ir::{Module, Operand, ValueId};
 
+/// The maximum distance, in either direction, by which a small number may be moved and still fit 32
+/// bits.
+const MOST_MOVED: i64 = 1 << 30;
+
+/// The largest factor of an id that is taken not to overflow 32 bits. Launches for which it would run one
+/// item at a time ([`Shapes::factor`](super::shape::Shapes::factor)); with this factor, those of more than four million items.
+const MOST_FACTOR: i64 = 256;
+
+/// A small number times a factor, moved by a constant of at most [`MOST_MOVED`].
+#[derive(Clone, Copy)]
+pub(super) struct Product {
+    pub(super) factor: i64,
+    pub(super) moved: i64,
+}
+
+impl Product {
+    /// Whether it is the small number itself.
+    pub(super) fn is_same(self) -> bool {
+        (self.factor, self.moved) == (1, 0)
+    }
+
+    pub(super) fn times(self, by: i64) -> Option<Self> {
+        let (factor, moved) = (self.factor.checked_mul(by)?, self.moved.checked_mul(by)?);
+        let fits = (1..=MOST_FACTOR).contains(&factor) && moved.abs() <= MOST_MOVED;
+        fits.then_some(Self { factor, moved })
+    }
+
+    pub(super) fn plus(self, more: i64) -> Option<Self> {
+        let moved = self.moved.checked_add(more)?;
+        (moved.abs() <= MOST_MOVED).then_some(Self { moved, ..self })
+    }
+
+    /// Whether a mask has all bits that it may have. Those below the lowest of the factor and the constant are 0.
+    pub(super) fn is_kept_by(self, mask: i64) -> bool {
+        let none = (1 << (self.factor | self.moved).trailing_zeros()) - 1;
+        self.moved >= 0 && keeps_word(mask | none)
+    }
+}
+
 /// A step, and the operation that must not wrap around for it to hold.
 pub(super) type Step = (i64, Option<ValueId>);
 
@@ -51,7 +90,7 @@ pub(super) fn keeps_small(mask: i64) -> bool {
 }
 
 /// Whether a mask has all bits that a product may have that is not negative.
-pub(super) fn keeps_word(mask: i64) -> bool {
+fn keeps_word(mask: i64) -> bool {
     const WORD: i64 = (1 << 31) - 1;
     mask & WORD == WORD
 }

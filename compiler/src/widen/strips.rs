@@ -65,6 +65,13 @@ pub(super) fn gains(module: &Module, function: &Function, way: &Way, blocks: &[B
     blocks.iter().any(|&block| Plan::of(module, function, way, block).is_some())
 }
 
+/// Whether an operand in a block is counted by a loop of that block alone: each item may walk along a row of its own.
+pub(super) fn is_counted(function: &Function, block: Option<BlockId>, operand: Operand) -> bool {
+    let Some(block) = block.map(|block| (block, &function.blocks[block])) else { return false };
+    block.1.terminator.successors().contains(&block.0)
+        && block.1.phis().any(|phi| phi.result.map(Operand::Value) == Some(operand))
+}
+
 /// The places in a block of the accesses to rows that would be taken in strips if it had no mask.
 pub(super) fn rows(module: &Module, function: &Function, way: &Way, block: BlockId) -> Vec<usize> {
     let walks = Plan::of(module, function, way, block).map(|plan| plan.walks).unwrap_or_default();
@@ -134,7 +141,7 @@ impl Plan {
         if !all.contains(&block) || after == block {
             return None;
         }
-        let mut lines = Lines::new(module, function, block);
+        let mut lines = Lines::new(module, function, way.shapes.promised(), block);
         let test = lines.test(condition, on)?;
         if lines.shape(way, test.number) != Shape::Uniform
             || lines.shape(way, test.bound) != Shape::Uniform
@@ -211,6 +218,8 @@ struct Lines<'a> {
     module: &'a Module,
     function: &'a Function,
     block: BlockId,
+    /// The extensions of numbers that do not wrap around in any group that runs this.
+    promised: &'a [ValueId],
     /// The places of the block's instructions, by result.
     places: HashMap<ValueId, usize>,
     steps: HashMap<ValueId, i64>,
@@ -218,11 +227,16 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(module: &'a Module, function: &'a Function, block: BlockId) -> Self {
+    fn new(
+        module: &'a Module,
+        function: &'a Function,
+        promised: &'a [ValueId],
+        block: BlockId,
+    ) -> Self {
         let insts = function.blocks[block].insts.iter().enumerate();
         let places = insts.filter_map(|(index, inst)| Some((inst.result?, index))).collect();
         let mut lines =
-            Self { module, function, block, places, steps: HashMap::new(), tested: None };
+            Self { module, function, block, promised, places, steps: HashMap::new(), tested: None };
         for inst in function.blocks[block].phis() {
             if let (Op::Phi(arms), Some(phi)) = (&inst.op, inst.result)
                 && let Some(step) = lines.step_of_phi(phi, arms)
@@ -297,7 +311,8 @@ impl<'a> Lines<'a> {
                 Some(step(a)?.wrapping_mul(1 << by))
             }
             &Op::Convert(op @ (ConvertOp::SExt | ConvertOp::ZExt), a) => {
-                self.is_within(a, op, depth).then(|| step(a)).flatten()
+                let promised = inst.result.is_some_and(|it| self.promised.contains(&it));
+                (promised || self.is_within(a, op, depth)).then(|| step(a)).flatten()
             }
             // All others only if they are the same in each turn.
             op if op.is_pure() => {

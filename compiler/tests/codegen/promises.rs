@@ -39,13 +39,71 @@ fn indices_of_ids_and_arguments_are_promised() {
     }
     let merged = "({ int i = y * n + x; if (m & 1) i += n; i; })";
     assert!(conditions_at("-O0", merged).0 > 0, "one of two");
-    // What needs none, what is computed otherwise, and numbers without a sign.
-    for index in ["x + 1", "lx + 3", "lx * 6"] {
+    let without_sign = [
+        "(uint)(y * n + x)",
+        "(uint)y * n + x + 7u",
+        "min((uint)y * n, (uint)n) + x",
+        "(ny + 1u) * n + x",
+    ];
+    for index in without_sign {
+        let (count, tests) = conditions(index);
+        assert!(count > 0 && !tests, "{index}");
+    }
+    // What needs none.
+    for index in
+        ["x + 1", "lx + 3", "lx * 6", "(uint)x + 1", "(uint)x * 16 + 3", "(uint)lx * 24 + 8"]
+    {
         assert_eq!(conditions(index), (0, false), "{index}");
     }
-    for index in ["y / n * 4096 + x + out[0]", "(uint)(y * n + x)"] {
-        let (count, tests) = conditions(index);
-        assert!(count == 0 && tests, "{index}");
+    // What is computed otherwise.
+    let (count, tests) = conditions("y / n * 4096 + x + out[0]");
+    assert!(count == 0 && tests);
+    // A hash may wrap around in any group.
+    for index in
+        ["(ulong)((uint)x * 40503u + (uint)n) * 77 >> 40", "((ulong)(uint)(x + n) << 3) % 64"]
+    {
+        assert_eq!(conditions(index).0, 0, "{index}");
+    }
+}
+
+/// Indices without a sign: they run below 0 where no item accesses them, or wrap around in all items.
+#[test]
+fn indices_have_no_sign() {
+    let kernels = [
+        "if (x >= m) out[i] = in[x - m];",
+        "if (x >= m && y) out[i] = in[(y - 1) * w + x - m] - in[y * w + x];",
+        "out[i] = in[x + far] + in[y * w + x + far];",
+        "out[i] = in[min(y + 1, h - 1) * w + min(x + 1u, w - 1)] - in[y * w + max(x, 1u) - 1];",
+        "int s = 0; for (uint k = 0; k < m; k++) s = s * 3 + in[(y * w + x) * 2 + k]; out[i] = s;",
+        "int s = 0; for (uint k = 0; k < 8; k++) s = s * 3 + in[x * 8 + k + y]; out[i] = s;",
+        "out[i] = in[(x << 4 | y & 7)] + in[x * 6 + 5];",
+        "out[i] = (int)((ulong)(x * 0x9e3779b1u + w) * 3 >> 16) ^ in[(x * 0x9e3779b1u + w) >> 24];",
+    ];
+    for body in kernels {
+        let module = wide(&format!(
+            "kernel void k(global int *out, global const int *in, uint w, uint h, uint m, uint far) {{
+               uint x = get_global_id(0), y = get_global_id(1);
+               size_t i = y * get_global_size(0) + get_global_id(0) - get_global_offset(0);
+               {body}
+             }}"
+        ));
+        let mut runs: Vec<Run> = Vec::new();
+        for group in [[32, 1, 1], [16, 4, 1], [10, 5, 1]] {
+            for (offset, far, m) in [(0, 0, 3), (5, 2, 17), (0xffff_ffd0_u64, 48, 5)] {
+                // Only one kernel has places for ids that are so large.
+                if offset > 5 && !body.contains("far") {
+                    continue;
+                }
+                let global = [2 * u64::from(group[0]), 2 * u64::from(group[1]), 1];
+                let grid = Grid { offset: [offset, 0, 0], global, group };
+                let (w, h) = (global[0] as i32 + 5, global[1] as i32);
+                let data = |i: i32| i * 7 % 61;
+                let out = ints(w * h, |_| -1);
+                let values = [w, h, m, far].map(int);
+                runs.push((grid, [vec![out, ints(1200, data)], values.to_vec()].concat()));
+            }
+        }
+        same_in_all(&module, "k", &runs);
     }
 }
 

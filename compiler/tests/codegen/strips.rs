@@ -49,7 +49,7 @@ fn rows_of_any_length_and_type() {
 }
 
 /// The forms of a loop's end, and of a row's place, each a kernel of its own.
-const FORMS: [&str; 20] = [
+const FORMS: [&str; 23] = [
     "for (int k = 0; k < n; k++) s = s * 3 + in[i * n + k];",
     "for (uint k = 0; k < (uint)n; k++) s = s * 3 + in[i * 37u + k];",
     "for (long k = 0; k < n; k++) s = s * 3 + in[i * 37l + k];",
@@ -65,6 +65,10 @@ const FORMS: [&str; 20] = [
     "global const int *p = in + i * 40; for (int k = n; k > 3; k -= 2) s = s * 3 + *p++;",
     "global const int *p = in + i * 40; for (int k = n; k >= 3; k -= 3) s = s * 3 + *p++;",
     "global const int *p = in + i * 40 + 36; for (long k = n; k >= 3; k -= 2) s = s * 3 + *p--;",
+    // Places without a sign.
+    "for (uint k = 0; k < n; k++) s = s * 3 + in[(uint)i * (uint)n + k];",
+    "for (uint k = (uint)i * 40u, e = k + n; k != e; k++) s = s * 3 + in[k];",
+    "for (uint k = (uint)i * n, e = k + n; k < e; k++) s = s * 3 + in[k] - in[k + 2];",
     // Rows that lie in no order, or are read with others.
     "for (int k = 0; k < n; k++) s = s * 3 + in[in[i] % 40 * 36 + k];",
     "for (int k = 0; k < n; k++) s = s * 3 + in[i * n + k] * in[k] - in[(47 - i) * n + k];",
@@ -161,6 +165,7 @@ fn rows_are_loaded_in_strips() {
     assert!(has_strips(&sum.replace("float", "uchar")));
     assert!(has_strips(&sum.replace("i * n", "i * 64")));
     assert!(has_strips(&sum.replace("int", "ulong")));
+    assert!(has_strips(&sum.replace("int", "uint")));
     let scale = "kernel void scale(global float *out, global const float *in, int n) {
                    int i = get_global_id(0);
                    for (int k = 0; k < n; k++) out[i * n + k] = in[i * n + k] * 3; }";

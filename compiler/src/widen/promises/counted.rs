@@ -153,7 +153,7 @@ impl Makers<'_> {
         Some(bound)
     }
 
-    fn constant(&self, operand: Operand) -> Option<i64> {
+    pub(super) fn constant(&self, operand: Operand) -> Option<i64> {
         let Operand::Const(id) = operand else { return None };
         let unused = 64 - self.module.types.scalar_bits(self.module.constants[id].ty).clamp(1, 64);
         Some(((self.module.const_bits(id)? << unused) as i64) >> unused)

@@ -362,7 +362,7 @@ impl<'a> Writer<'a> {
 
     /// The number that is compared, so many turns behind the first one of a strip.
     fn number_of(&mut self, first: &Names, turns: i64) -> Operand {
-        let lines = Lines::new(self.module, self.function, self.plan.block);
+        let lines = Lines::new(self.module, self.function, &[], self.plan.block);
         let Test { number, step, .. } = self.plan.test;
         let (phi, more) = lines.origin(number);
         self.ahead(named(first, phi), more.wrapping_add(turns * step))
