@@ -449,11 +449,6 @@ pub fn least_row(lanes: u32) -> u32 {
     lanes / 4
 }
 
-/// Whether a distance in bytes, or a step, is as programs have them: sums and multiples of such ones fit 64 bits.
-fn is_near(distance: i64) -> bool {
-    distance.unsigned_abs() <= 1 << 40
-}
-
 /// The most global ids of the first dimension that widened code may rely on: their sums fit 32 bits.
 const MOST_IDS: u32 = 1 << 30;
 

@@ -14,6 +14,8 @@
 
 mod counted;
 
+pub(super) use counted::is_counted;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::flow::Flow;

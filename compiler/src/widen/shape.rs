@@ -17,7 +17,6 @@ use super::flow::{Flow, Node};
 use super::promises::{self, Extends, Found, Promises};
 use super::queries::{of_group, of_query};
 use super::steps::{Product, constant_bits, keeps_small, shifted_right, sum, times};
-use super::strips;
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
@@ -168,7 +167,7 @@ impl Shapes {
         let needs = |result: ValueId, extends: Extends, from: Operand| {
             let used = match shapes.of(result) {
                 Shape::Strided { guard, .. } => guard.is_none(),
-                Shape::Varying => strips::is_counted(function, shapes.home[result.index()], from),
+                Shape::Varying => promises::is_counted(function, shapes.home[result.index()], from),
                 Shape::Uniform => false,
             };
             used && !shapes.keeps_step(module, extends, from)

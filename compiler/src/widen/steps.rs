@@ -42,6 +42,11 @@ impl Product {
     }
 }
 
+/// Whether a distance in bytes, or a step, is as programs have them: sums and multiples of such ones fit 64 bits.
+pub(super) fn is_near(distance: i64) -> bool {
+    distance.unsigned_abs() <= 1 << 40
+}
+
 /// A step, and the operation that must not wrap around for it to hold.
 pub(super) type Step = (i64, Option<ValueId>);
 

@@ -22,6 +22,7 @@ use std::collections::HashMap;
 
 use self::write::{Writer, Written};
 use super::shape::Shape;
+use super::steps::is_near;
 use super::way::Way;
 use crate::ir::arena::Id;
 use crate::ir::{
@@ -63,13 +64,6 @@ pub(super) fn run(module: &mut Module, function: &mut Function, way: &Way) -> Op
 /// Whether one of some blocks is a loop that would be taken in strips if it had no mask.
 pub(super) fn gains(module: &Module, function: &Function, way: &Way, blocks: &[BlockId]) -> bool {
     blocks.iter().any(|&block| Plan::of(module, function, way, block).is_some())
-}
-
-/// Whether an operand in a block is counted by a loop of that block alone: each item may walk along a row of its own.
-pub(super) fn is_counted(function: &Function, block: Option<BlockId>, operand: Operand) -> bool {
-    let Some(block) = block.map(|block| (block, &function.blocks[block])) else { return false };
-    block.1.terminator.successors().contains(&block.0)
-        && block.1.phis().any(|phi| phi.result.map(Operand::Value) == Some(operand))
 }
 
 /// The places in a block of the accesses to rows that would be taken in strips if it had no mask.
@@ -163,7 +157,7 @@ impl Plan {
             if access.volatile {
                 return None;
             }
-            let step = lines.step(at, 0).filter(|&step| super::is_near(step));
+            let step = lines.step(at, 0).filter(|&step| is_near(step));
             let number = matches!(module.types[ty], Type::Int(_) | Type::Float(_));
             let apart = match lines.shape(way, at) {
                 Shape::Varying => true,
@@ -240,7 +234,7 @@ impl<'a> Lines<'a> {
         for inst in function.blocks[block].phis() {
             if let (Op::Phi(arms), Some(phi)) = (&inst.op, inst.result)
                 && let Some(step) = lines.step_of_phi(phi, arms)
-                && super::is_near(step)
+                && is_near(step)
             {
                 lines.steps.insert(phi, step);
             }

@@ -20,6 +20,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::steps::is_near;
 use crate::ir::{
     Access, AddressSpace, BinaryOp, Block, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst,
     Loc, Module, Op, Operand, Type, TypeId, ValueId,
@@ -370,7 +371,7 @@ impl<'a> Finder<'a> {
         let lanes = self.module.types.lanes(self.module.operand_type(self.function, pointer));
         let rows = Rows { base: at, index, step };
         let part = Part { index: 0, offset, align: 1, pointer, terms, beyond, at, value: at };
-        let near = step.is_none_or(super::is_near) && super::is_near(offset);
+        let near = step.is_none_or(is_near) && is_near(offset);
         (near && (lanes == 1) == step.is_some()).then_some((rows, part))
     }
 

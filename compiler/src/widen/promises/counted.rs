@@ -56,6 +56,17 @@ pub(super) fn headers(function: &Function, flow: &Flow) -> Vec<(ValueId, usize)>
     flow.loops.iter().map(|it| it.header).enumerate().flat_map(phis).collect()
 }
 
+/// Whether an operand in a block is counted by a loop of that block alone: each item may walk along a row of its own.
+pub(in crate::widen) fn is_counted(
+    function: &Function,
+    block: Option<BlockId>,
+    operand: Operand,
+) -> bool {
+    let Some(block) = block.map(|block| (block, &function.blocks[block])) else { return false };
+    block.1.terminator.successors().contains(&block.0)
+        && block.1.phis().any(|phi| phi.result.map(Operand::Value) == Some(operand))
+}
+
 impl Makers<'_> {
     /// The number that a phi of a loop's header is.
     pub(super) fn counted(&self, trial: &mut Trial, phi: ValueId, index: usize) -> Option<usize> {
