@@ -198,10 +198,7 @@ impl Teller<'_> {
                 told.insert(*at, bytes);
             }
             Op::Copy(to, from, size, _) => {
-                let constant = match size {
-                    Operand::Const(id) => self.module.const_bits(*id),
-                    Operand::Value(_) => None,
-                };
+                let constant = self.module.operand_bits(*size);
                 let constant = constant.filter(|&bytes| bytes <= MOST_COPIED);
                 for (kind, at) in [(access::TOUCH, *from), (access::WRITES, *to)] {
                     if constant.is_none() && self.is_shared(at) {

@@ -384,10 +384,7 @@ impl Rewriter<'_> {
     /// Checks the memory of a copy, and copies the states. A copy with a mistake leaves its target
     /// defined, so that one mistake is not reported as many.
     fn copy(&mut self, to: Operand, from: Operand, size: Operand) {
-        let constant = match size {
-            Operand::Const(id) => self.module.const_bits(id),
-            Operand::Value(_) => None,
-        };
+        let constant = self.module.operand_bits(size);
         let i64 = self.module.types.int(64);
         let size = match self.module.types[self.type_of(size)] {
             Type::Int(64) => size,

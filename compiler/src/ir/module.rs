@@ -437,6 +437,14 @@ impl Module {
         }
     }
 
+    /// The bits of an operand that is such a constant.
+    pub fn operand_bits(&self, operand: Operand) -> Option<u64> {
+        match operand {
+            Operand::Const(id) => self.const_bits(id),
+            Operand::Value(_) => None,
+        }
+    }
+
     /// The byte that a constant consists of, if all of its bytes in memory are the same, or padding.
     pub fn repeated_byte(&self, id: ConstId) -> Option<u8> {
         let constant = &self.constants[id];

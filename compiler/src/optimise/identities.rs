@@ -87,11 +87,12 @@ impl Known {
                 if a == b {
                     return Step::Name(a);
                 }
-                match bits(module, condition) {
+                match module.operand_bits(condition) {
                     Some(0) => Step::Name(b),
                     Some(_) => Step::Name(a),
                     None if module.types[ty] == Type::Bool
-                        && (bits(module, a), bits(module, b)) == (Some(1), Some(0)) =>
+                        && (module.operand_bits(a), module.operand_bits(b))
+                            == (Some(1), Some(0)) =>
                     {
                         Step::Name(condition)
                     }
@@ -165,7 +166,8 @@ impl Known {
             _ => return Step::Same,
         };
         let Some(&Op::Select(condition, yes, no)) = self.made(a) else { return Step::Same };
-        let (Some(0), Some(1..), Some(0)) = (bits(module, b), bits(module, yes), bits(module, no))
+        let (Some(0), Some(1..), Some(0)) =
+            (module.operand_bits(b), module.operand_bits(yes), module.operand_bits(no))
         else {
             return Step::Same;
         };
@@ -188,7 +190,7 @@ impl Known {
         let Type::Int(width) = module.types[ty] else { return Step::Same };
         let (product, is_high) = match self.made(a) {
             Some(&Op::Binary(BinaryOp::LShr | BinaryOp::AShr, product, by))
-                if bits(module, by) == Some(width.into()) =>
+                if module.operand_bits(by) == Some(width.into()) =>
             {
                 (product, true)
             }
@@ -220,7 +222,7 @@ impl Known {
         ty: TypeId,
         signed: bool,
     ) -> Option<Operand> {
-        if let Some(bits) = bits(module, operand) {
+        if let Some(bits) = module.operand_bits(operand) {
             let width = module.types.scalar_bits(ty);
             let half = bits & (u64::MAX >> (64 - width));
             let again = match signed {
@@ -303,14 +305,6 @@ enum Step {
     Same,
 }
 
-/// The bits of a scalar constant.
-fn bits(module: &Module, operand: Operand) -> Option<u64> {
-    match operand {
-        Operand::Const(id) => module.const_bits(id),
-        Operand::Value(_) => None,
-    }
-}
-
 /// The constant result of an operation on constants.
 fn folded(module: &mut Module, op: &Op, ty: TypeId) -> Option<Operand> {
     let mut constants = Some(Vec::new());
@@ -376,7 +370,7 @@ fn binary(module: &mut Module, op: BinaryOp, a: Operand, b: Operand, ty: TypeId)
     let zero = |module: &mut Module| Step::Name(Operand::Const(module.const_int(ty, 0)));
     // Puts a constant first operand of a commutative operation second.
     let (a, b) = match op {
-        B::Add | B::Mul | B::And | B::Or | B::Xor if bits(module, a).is_some() => (b, a),
+        B::Add | B::Mul | B::And | B::Or | B::Xor if module.operand_bits(a).is_some() => (b, a),
         _ => (a, b),
     };
     if a == b {
@@ -386,7 +380,7 @@ fn binary(module: &mut Module, op: BinaryOp, a: Operand, b: Operand, ty: TypeId)
             _ => {}
         }
     }
-    let Some(b) = bits(module, b) else { return Step::Same };
+    let Some(b) = module.operand_bits(b) else { return Step::Same };
     match op {
         B::Add | B::Sub | B::Or | B::Xor if b == 0 => Step::Name(a),
         B::Shl | B::LShr | B::AShr | B::Rotl if b.is_multiple_of(u64::from(width)) => Step::Name(a),

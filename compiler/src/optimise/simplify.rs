@@ -198,10 +198,7 @@ fn ordered(op: &Op) -> Op {
 /// Makes branches on constants, and those with one target, unconditional.
 fn go_one_way(module: &Module, function: &mut Function) {
     for id in function.blocks.ids() {
-        let bits = |operand: &Operand| match operand {
-            Operand::Const(id) => module.const_bits(*id),
-            Operand::Value(_) => None,
-        };
+        let bits = |operand: &Operand| module.operand_bits(*operand);
         let end = &function.blocks[id].terminator;
         let to = match end {
             Terminator::CondBranch(_, yes, no) if yes == no => Some(*yes),

@@ -50,16 +50,9 @@ fn parts(op: &Op) -> Vec<Operand> {
     }
 }
 
-fn bits(module: &Module, operand: Operand) -> Option<u64> {
-    match operand {
-        Operand::Const(id) => module.const_bits(id),
-        Operand::Value(_) => None,
-    }
-}
-
 /// What an operation takes the lower 32 bits of, as a number of 64 bits with or without a sign.
 fn masked(module: &Module, op: &Op) -> Option<Operand> {
-    let all = |operand| bits(module, operand) == Some(u64::from(u32::MAX));
+    let all = |operand| module.operand_bits(operand) == Some(u64::from(u32::MAX));
     match *op {
         Op::Binary(BinaryOp::And, a, b) if all(b) => Some(a),
         Op::Binary(BinaryOp::And, a, b) if all(a) => Some(b),
@@ -70,7 +63,7 @@ fn masked(module: &Module, op: &Op) -> Option<Operand> {
 /// What is shifted to the left by 32 bits.
 fn raised(module: &Module, op: &Op) -> Option<Operand> {
     match *op {
-        Op::Binary(BinaryOp::Shl, a, by) if bits(module, by) == Some(32) => Some(a),
+        Op::Binary(BinaryOp::Shl, a, by) if module.operand_bits(by) == Some(32) => Some(a),
         _ => None,
     }
 }
@@ -79,7 +72,7 @@ fn raised(module: &Module, op: &Op) -> Option<Operand> {
 fn lowered(module: &Module, op: &Op) -> Option<(Operand, u64)> {
     match *op {
         Op::Binary(BinaryOp::AShr | BinaryOp::LShr, a, by) => {
-            Some((a, bits(module, by).filter(|by| (1..=32).contains(by))?))
+            Some((a, module.operand_bits(by).filter(|by| (1..=32).contains(by))?))
         }
         _ => None,
     }

@@ -289,10 +289,7 @@ impl<'a> Finder<'a> {
     /// Whether a condition is true inside, as far as that can be guessed.
     fn likely(&self, condition: Operand, depth: usize) -> Option<bool> {
         let next = |operand| self.likely(operand, depth + 1);
-        let constant = |operand| match operand {
-            Operand::Const(id) => self.module.const_bits(id),
-            Operand::Value(_) => None,
-        };
+        let constant = |operand| self.module.operand_bits(operand);
         match *self.op(condition).filter(|_| depth < 4)? {
             Op::Compare(CompareOp::Eq, ..) => Some(false),
             Op::Compare(CompareOp::Ne, ..) => Some(true),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of 32 bits that must not wrap around in a group, for the steps of indices to hold.
 //!
-//! `in[y * n + x]` with ids that are `int` or `uint` may wrap around, for all that its types say. What is made of ids, sizes,
-//! the kernel's arguments and the counters of loops by sums and products has bounds in each group, though, which the entry function computes
-//! before it runs the group in vectors ([`crate::lower`]): a few instructions for each group in place of a test, and of
-//! a second path, for each access. Groups in which such a number may wrap around run one item at a time; in a program
-//! in C that is a fault if the number has a sign. One without a sign is to stay below 2^31, and only if it is an index:
-//! a hash may well wrap around.
+//! `in[y * n + x]` with ids that are `int` or `uint` may wrap around, for all that its types say. What is made of ids,
+//! sizes, the kernel's arguments and the counters of loops by sums and products has bounds in each group, though, which
+//! the entry function computes before it runs the group in vectors ([`crate::lower`]): a few instructions for each group
+//! in place of a test, and of a second path, for each access. Groups in which such a number may wrap around run one item
+//! at a time; in a program in C that is a fault if the number has a sign. One without a sign is to stay below 2^31, and
+//! only if it is an index: a hash may well wrap around.
 //!
 //! ```text
 //!   y * n + x     y from 16 to 31, x from 32 to 63 + 63, n = 512      from 8,224 to 15,998

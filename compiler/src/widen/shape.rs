@@ -16,7 +16,7 @@ use super::bounds::Bounds;
 use super::flow::{Flow, Node};
 use super::promises::{self, Extends, Found, Promises};
 use super::queries::{of_group, of_query};
-use super::steps::{Product, constant_bits, keeps_small, shifted_right, sum, times};
+use super::steps::{Product, keeps_small, shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
@@ -489,7 +489,7 @@ impl Shapes {
                         Op::Binary(BinaryOp::AShr, Operand::Value(a), by) => {
                             let again = self.shifted.get(a).filter(|it| it.2.is_same());
                             let left = again.and_then(|it| u64::try_from(it.1).ok());
-                            left.is_some() && left == constant_bits(module, *by)
+                            left.is_some() && left == module.operand_bits(*by)
                         }
                         _ => false,
                     };

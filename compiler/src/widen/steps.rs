@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arithmetic of steps: by how much a result grows from item to item ([`shape`](super::shape)).
 
-use crate::ir::{Module, Operand, ValueId};
+use crate::ir::ValueId;
 
 /// The maximum distance, in either direction, by which a small number may be moved and still fit 32
 /// bits.
 const MOST_MOVED: i64 = 1 << 30;
 
 /// The largest factor of an id that is taken not to overflow 32 bits. Launches for which it would run one
-/// item at a time ([`Shapes::factor`](super::shape::Shapes::factor)); with this factor, those of more than four million items.
+/// item at a time ([`Shapes::factor`](super::shape::Shapes::factor)); with this factor, those of more than four million
+/// items.
 const MOST_FACTOR: i64 = 256;
 
 /// A small number times a factor, moved by a constant of at most [`MOST_MOVED`].
@@ -98,12 +99,4 @@ pub(super) fn keeps_small(mask: i64) -> bool {
 fn keeps_word(mask: i64) -> bool {
     const WORD: i64 = (1 << 31) - 1;
     mask & WORD == WORD
-}
-
-/// The bits of a constant.
-pub(super) fn constant_bits(module: &Module, operand: Operand) -> Option<u64> {
-    match operand {
-        Operand::Const(id) => module.const_bits(id),
-        Operand::Value(_) => None,
-    }
 }

@@ -6,8 +6,9 @@
 //!   sum += values[q >> 4];       values: float *, q: uchar        64 bytes
 //! ```
 //!
-//! What the index is made of tells how much of the table items may read ([`bounds`](super::bounds)). If so many bytes lie in one page, all of them
-//! may be read where any item reads one. They are loaded, and their words are permuted (`rt/maths/close.c`).
+//! What the index is made of tells how much of the table items may read ([`bounds`](super::bounds)). If so many bytes lie
+//! in one page, all of them may be read where any item reads one. They are loaded, and their words are permuted
+//! (`rt/maths/close.c`).
 
 use super::close::{LANES, WORD};
 use super::emit::Widener;

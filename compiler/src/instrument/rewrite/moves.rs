@@ -112,10 +112,7 @@ impl Rewriter<'_> {
         else {
             return state;
         };
-        let constant = |operand: &Operand| match operand {
-            Operand::Const(id) => self.module.const_bits(*id),
-            Operand::Value(_) => None,
-        };
+        let constant = |operand: &Operand| self.module.operand_bits(*operand);
         let Some(mask) = constant(b).or_else(|| constant(a)) else { return state };
         let bytes =
             mask.to_le_bytes().map(|byte| if matches!(byte, 0 | 0xff) { 0 } else { DEFINED });
