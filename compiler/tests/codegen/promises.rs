@@ -49,6 +49,9 @@ fn indices_of_ids_and_arguments_are_promised() {
         let (count, tests) = conditions(index);
         assert!(count > 0 && !tests, "{index}");
     }
+    // An id less a constant has a sign, or has wrapped around.
+    assert!(conditions_at("-O0", "(uint)x - 2").0 > 0);
+    assert_eq!(conditions_at("-O0", "x - 2").0, 0);
     // What needs none.
     for index in
         ["x + 1", "lx + 3", "lx * 6", "(uint)x + 1", "(uint)x * 16 + 3", "(uint)lx * 24 + 8"]
@@ -77,16 +80,20 @@ fn indices_have_no_sign() {
         "int s = 0; for (uint k = 0; k < m; k++) s = s * 3 + in[(y * w + x) * 2 + k]; out[i] = s;",
         "int s = 0; for (uint k = 0; k < 8; k++) s = s * 3 + in[x * 8 + k + y]; out[i] = s;",
         "out[i] = in[(x << 4 | y & 7)] + in[x * 6 + 5];",
+        "if (x >= 2) out[i] = in[x - 2] + in[x * 3 - 6];",
+        "if (x >= 3) out[i] = in[max(y - 5, 1u) + x + 2];",
+        // Masks that clear bits which the product has.
+        "out[i] = in[x * 8 & 0xfffffff0u] + in[(x * 12 + 4) & 0xfffffff8u];",
         "out[i] = (int)((ulong)(x * 0x9e3779b1u + w) * 3 >> 16) ^ in[(x * 0x9e3779b1u + w) >> 24];",
     ];
     for body in kernels {
-        let module = wide(&format!(
+        let text = format!(
             "kernel void k(global int *out, global const int *in, uint w, uint h, uint m, uint far) {{
                uint x = get_global_id(0), y = get_global_id(1);
                size_t i = y * get_global_size(0) + get_global_id(0) - get_global_offset(0);
                {body}
              }}"
-        ));
+        );
         let mut runs: Vec<Run> = Vec::new();
         for group in [[32, 1, 1], [16, 4, 1], [10, 5, 1]] {
             for (offset, far, m) in [(0, 0, 3), (5, 2, 17), (0xffff_ffd0_u64, 48, 5)] {
@@ -103,7 +110,11 @@ fn indices_have_no_sign() {
                 runs.push((grid, [vec![out, ints(1200, data)], values.to_vec()].concat()));
             }
         }
-        same_in_all(&module, "k", &runs);
+        // Without optimisation numbers have 32 bits until they are indices.
+        for level in ["-O2", "-O0"] {
+            let module = module(&clang::compile_text(&text, &[level, "-w"]));
+            same_in_all(&module, "k", &runs);
+        }
     }
 }
 
