@@ -30,7 +30,10 @@ impl Known {
             | Op::Convert(..)
             | Op::Select(..)
             | Op::Unary(UnaryOp::Not, _)
-            | Op::Binary(BinaryOp::Mul | BinaryOp::LShr | BinaryOp::AShr, ..) => true,
+            | Op::Binary(
+                BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::LShr | BinaryOp::AShr,
+                ..,
+            ) => true,
             Op::Address { terms, .. } => terms.is_empty(),
             _ => false,
         };
@@ -76,6 +79,11 @@ impl Known {
                 let mut others = incoming.iter().map(|arm| arm.1).filter(|&it| Some(it) != own);
                 let Some(first) = others.next() else { return Step::Same };
                 if others.all(|other| other == first) { Step::Name(first) } else { Step::Same }
+            }
+            &Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
+                if let Some(before) = self.moved_back(module, op, a, b, ty) =>
+            {
+                Step::Name(before)
             }
             &Op::Binary(op, a, b) => binary(module, op, a, b, ty),
             Op::Unary(UnaryOp::Not, a) => match self.made(*a) {
@@ -239,6 +247,26 @@ impl Known {
             }
             _ => None,
         }
+    }
+
+    /// What a constant is added to and subtracted from again: clang compares pointers that it has moved on already.
+    fn moved_back(
+        &self,
+        module: &Module,
+        op: BinaryOp,
+        a: Operand,
+        b: Operand,
+        ty: TypeId,
+    ) -> Option<Operand> {
+        let Type::Int(width) = module.types[ty] else { return None };
+        let by = |op: BinaryOp, by: Operand| match op {
+            BinaryOp::Add => module.operand_bits(by),
+            BinaryOp::Sub => module.operand_bits(by).map(u64::wrapping_neg),
+            _ => None,
+        };
+        let Some(&Op::Binary(first, before, c)) = self.made(a) else { return None };
+        let moved = by(first, c)?.wrapping_add(by(op, b)?);
+        (moved << (64 - width) == 0).then_some(before)
     }
 
     fn extract(&self, module: &Module, function: &Function, a: Operand, path: &[u32]) -> Step {

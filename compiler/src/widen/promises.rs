@@ -241,11 +241,11 @@ pub(super) fn find(
             continue;
         };
         let bits = |operand| module.types.scalar_bits(module.operand_type(function, operand));
-        let is_sum = matches!(from, Operand::Value(from) if makers.is_sum(from));
+        let is_made = matches!(from, Operand::Value(from) if makers.is_made(from));
         let is_mask = matches!(inst.op, Op::Binary(..));
         let to_64 = bits(Operand::Value(result)) == 64 && (is_mask || bits(from) == 32);
         let may_wrap = extends == Extends::Unsigned && !indices.contains(&Operand::Value(result));
-        if !is_sum || !to_64 || may_wrap || !wanted(result, extends, from) {
+        if !is_made || !to_64 || may_wrap || !wanted(result, extends, from) {
             continue;
         }
         // Half a number is of no use.
@@ -302,21 +302,17 @@ impl Makers<'_> {
         }
     }
 
-    /// Whether a value is a sum, a difference or one of several numbers, or such times a constant: ids alone and their
-    /// multiples need no promise.
-    fn is_sum(&self, mut value: ValueId) -> bool {
-        use BinaryOp as B;
-        loop {
-            value = match self.of.get(&value).map(|inst| &inst.op) {
-                Some(Op::Binary(B::Mul | B::Shl, Operand::Value(a), Operand::Const(_))) => *a,
-                Some(Op::Binary(B::Mul, Operand::Const(_), Operand::Value(a))) => *a,
-                Some(
-                    Op::Binary(B::Add | B::Sub | B::SMin | B::SMax | B::UMin | B::UMax, ..)
-                    | Op::Select(..)
-                    | Op::Phi(_),
-                ) => return true,
-                _ => return false,
-            };
+    /// Whether a value is a sum, a product or one of several numbers, or 32 bits of such a one: ids alone need no
+    /// promise.
+    fn is_made(&self, value: ValueId) -> bool {
+        use BinaryOp::{Add, Mul, SMax, SMin, Shl, Sub, UMax, UMin};
+        match self.of.get(&value).map(|inst| &inst.op) {
+            Some(&Op::Convert(ConvertOp::Trunc, Operand::Value(from))) => self.is_made(from),
+            Some(Op::Binary(op, ..)) => {
+                matches!(op, Add | Sub | Mul | Shl | SMin | SMax | UMin | UMax)
+            }
+            Some(Op::Select(..) | Op::Phi(_)) => true,
+            _ => false,
         }
     }
 

@@ -308,6 +308,12 @@ impl<'a> Lines<'a> {
                 let promised = inst.result.is_some_and(|it| self.promised.contains(&it));
                 (promised || self.is_within(a, op, depth)).then(|| step(a)).flatten()
             }
+            // A number without a sign, of 32 bits of what is computed in 64.
+            &Op::Binary(BinaryOp::And, a, _)
+                if inst.result.is_some_and(|it| self.promised.contains(&it)) =>
+            {
+                step(a)
+            }
             // All others only if they are the same in each turn.
             op if op.is_pure() => {
                 let mut same = true;

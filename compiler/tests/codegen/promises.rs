@@ -32,7 +32,7 @@ fn conditions_at(level: &str, index: &str) -> (usize, bool) {
 #[test]
 fn indices_of_ids_and_arguments_are_promised() {
     let plain = ["y * n + x", "y * n + x + 1", "(gy * ny + 3) * n + x - n", "(y << 4) + x"];
-    let scaled = ["(y * n + x) * 3", "(y * n + x) * 4", "5 * (x - n) * 7"];
+    let scaled = ["(y * n + x) * 3", "(y * n + x) * 4", "5 * (x - n) * 7", "x << 10"];
     for index in plain.into_iter().chain(scaled) {
         let (count, tests) = conditions(index);
         assert!(count > 0 && !tests, "{index}");

@@ -178,6 +178,42 @@ fn rows_are_loaded_in_strips() {
     assert!(!has_strips(&sum.replace("k < n", "k < n + i")));
 }
 
+/// Rows so far apart that their places are promised, as a product alone or with the counter.
+#[test]
+fn rows_lie_far_apart() {
+    let forms = [
+        "for (INT k = 0; k < 100; k++) s = s * 3 + in[i * FAR + k];",
+        "for (INT k = 0; k < n; k++) s = s * 3 + in[i * FAR + k];",
+        "global const int *row = in + i * FAR; for (INT k = 0; k < n; k++) s = s * 3 + row[k];",
+        "global const int *row = in + i * m; for (INT k = 0; k < n; k++) s = s * 3 + row[k];",
+        "global const int *p = in + i * FAR, *end = p + 100; while (p < end) s = s * 3 + *p++;",
+    ];
+    for (form, ty, far) in forms
+        .iter()
+        .flat_map(|form| ["int", "uint", "ulong"].map(|ty| (form, ty)))
+        .flat_map(|(form, ty)| ["300", "1024"].map(|far| (form, ty, far)))
+    {
+        let text = "kernel void k(global int *out, global const int *in, INT n, INT m) {
+                      INT i = get_global_id(0);
+                      int s = 0;
+                      FORM
+                      out[i] = s; }"
+            .replace("FORM", form)
+            .replace("INT", ty)
+            .replace("FAR", far);
+        assert!(has_strips(&text), "{text}");
+        let number = |number: i32| match ty {
+            "ulong" => Input::Value(i64::from(number).to_le_bytes().to_vec()),
+            _ => int(number),
+        };
+        let run = |n| {
+            let buffers = vec![numbers("int", 48, 0), numbers("int", 48 * 1024, 7)];
+            (ROW, [buffers, vec![number(n), number(far.parse().expect("a number"))]].concat())
+        };
+        same_in_all(&wide(&text), "k", &[0, 3, 100].map(run));
+    }
+}
+
 /// Loops whose counters are bytes of a row, up to one that they reach or count down to, with some turns left behind the
 /// last strip or none.
 #[test]
