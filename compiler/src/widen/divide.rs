@@ -8,9 +8,16 @@
 //! integer quotient.
 //!
 //! Numbers of up to 16 bits are computed as floats, those of 32 as doubles, and those of 64 too if all
-//! are below 2^50, which is tested at run time.
+//! are below 2^50, which is tested at run time. Others are divided by constants in two more ways ([`constant`]).
 
-use super::emit::Widener;
+mod constant;
+mod division;
+
+pub(super) use division::Division;
+
+use self::constant::Constant;
+use self::division::ROUNDER;
+use super::emit::{Divided, Widener};
 use super::ops::Leaf;
 use super::refusal::Refusal;
 use crate::ir::{BinaryOp, CompareOp, ConvertOp, Float, Op, Operand, Type, TypeId, UnaryOp};
@@ -18,32 +25,11 @@ use crate::ir::{BinaryOp, CompareOp, ConvertOp, Float, Op, Operand, Type, TypeId
 /// 64-bit numbers below this limit are divided as doubles.
 const MOST: i64 = 1 << 50;
 
-/// Constants for doubles and floats: one half; and 1.5 times the number whose last place is 1: an
-/// integer that is added to it has its value in the low bits.
+/// One half, and one, as doubles and as floats.
 const HALF: (u64, u64) = (0x3fe0_0000_0000_0000, 0x3f00_0000);
-const ROUNDER: (u64, u64) = (0x4338_0000_0000_0000, 0x4b40_0000);
 const ONE: (u64, u64) = (0x3ff0_0000_0000_0000, 0x3f80_0000);
 /// 2^52, which is also the bits above an integer that is added to it.
 const FRONT: u64 = 0x4330_0000_0000_0000;
-
-/// A division in all items.
-pub(super) struct Division {
-    pub(super) op: BinaryOp,
-    /// A vector.
-    pub(super) dividend: Operand,
-    /// Whether all items' dividends are known to be between 0 and 2^30 - 1.
-    pub(super) is_small: bool,
-    /// A vector.
-    pub(super) divisor: Operand,
-    /// The divisor, if it is the same for all.
-    pub(super) uniform: Option<Operand>,
-}
-
-impl Division {
-    fn is_signed(&self) -> bool {
-        matches!(self.op, BinaryOp::SDiv | BinaryOp::SRem)
-    }
-}
 
 impl Widener<'_> {
     /// The vector of results, or `None` if LLVM's code is better: it multiplies by the reciprocal of a
@@ -57,50 +43,80 @@ impl Widener<'_> {
         let ty = self.out.module.types.element(vector);
         let bits = self.out.module.types.scalar_bits(ty);
         let constant = match division.uniform {
-            Some(Operand::Const(id)) => self.out.module.const_bits(id),
+            Some(Operand::Const(id)) => {
+                match self.out.module.const_bits(id).and_then(Constant::of).filter(|_| bits == 64) {
+                    Some(constant) => Some(constant),
+                    None => return Ok(None),
+                }
+            }
             _ => None,
         };
-        if matches!(division.uniform, Some(Operand::Const(_)))
-            && (bits <= 32 || constant.is_none_or(|by| by >= MOST as u64 || by.is_power_of_two()))
-        {
-            return Ok(None);
-        }
-        if bits <= 32 {
+        if bits <= 32 || constant.is_some() && division.is_small {
             return Ok(Some(self.by_floats(division, ty)));
         }
         if bits != 64 {
             return Ok(None);
         }
-        let holds = self.fits(division, constant.is_some());
-        let leaf = Leaf { ty, offset: 0 };
-        let results = self.guarded(
-            holds,
-            &[leaf],
-            |this| Ok(vec![this.by_floats(division, ty)]),
-            |this| {
-                let divisor = this.divisor(division.op, division.divisor);
-                let op = Op::Binary(division.op, division.dividend, divisor);
-                Ok(vec![this.out.value(op, vector)])
-            },
-        )?;
-        Ok(results.first().copied())
+        if let Some(Constant::Long(by)) = constant {
+            return Ok(Some(self.by_estimate(division, by)));
+        }
+        // What is divided is often also what a rest is taken of: digits, places in rows.
+        let key = Divided {
+            block: self.block,
+            is_signed: division.is_signed(),
+            dividend: division.dividend,
+            divisor: division.divisor,
+        };
+        let quotient = match (self.divided, constant) {
+            (Some((of, quotient)), _) if of == key => quotient,
+            (_, Some(Constant::Short(by))) => self.by_reciprocal(division, by),
+            _ => self.quotient(division, ty)?,
+        };
+        self.divided = Some((key, quotient));
+        Ok(Some(match division.op {
+            B::UDiv | B::SDiv => quotient,
+            _ => self.rest(division, quotient),
+        }))
     }
 
-    /// Whether the 64-bit numbers of all running items are below the limit. `None` if that is known.
-    fn fits(&mut self, division: &Division, has_constant: bool) -> Option<Operand> {
-        let bool = self.out.module.types.bool();
+    /// Quotients of 64 bits that are no constants.
+    fn quotient(&mut self, division: &Division, ty: TypeId) -> Result<Operand, Refusal> {
+        let op = if division.is_signed() { BinaryOp::SDiv } else { BinaryOp::UDiv };
+        let division = &Division { op, ..*division };
+        let holds = Some(self.fits(division));
+        let results = self.guarded(
+            holds,
+            &[Leaf { ty, offset: 0 }],
+            |this| Ok(vec![this.by_floats(division, ty)]),
+            |this| {
+                let divisor = this.divisor(op, division.divisor);
+                let vector = this.out.type_of(division.dividend);
+                Ok(vec![this.out.value(Op::Binary(op, division.dividend, divisor), vector)])
+            },
+        )?;
+        Ok(results[0])
+    }
+
+    /// What quotients leave.
+    fn rest(&mut self, division: &Division, quotient: Operand) -> Operand {
+        let vector = self.out.type_of(division.dividend);
+        let product = Op::Binary(BinaryOp::Mul, quotient, division.divisor);
+        let product = self.out.value(product, vector);
+        self.out.value(Op::Binary(BinaryOp::Sub, division.dividend, product), vector)
+    }
+
+    /// Whether the 64-bit numbers of all running items are below the limit.
+    fn fits(&mut self, division: &Division) -> Operand {
         let divisor = match division.uniform {
-            Some(_) if has_constant => None,
-            Some(divisor) => Some(self.is_below(divisor)),
-            None => Some(self.all_below(division.divisor)),
+            Some(divisor) => self.is_below(divisor),
+            None => self.all_below(division.divisor),
         };
-        let dividend = (!division.is_small).then(|| self.all_below(division.dividend));
-        match (divisor, dividend) {
-            (Some(one), Some(other)) => {
-                Some(self.out.value(Op::Binary(BinaryOp::And, one, other), bool))
-            }
-            (one, other) => one.or(other),
+        if division.is_small {
+            return divisor;
         }
+        let bool = self.out.module.types.bool();
+        let dividend = self.all_below(division.dividend);
+        self.out.value(Op::Binary(BinaryOp::And, divisor, dividend), bool)
     }
 
     /// Compares a number, or each one of a vector, with the limit.
@@ -170,9 +186,7 @@ impl Widener<'_> {
         if matches!(division.op, BinaryOp::UDiv | BinaryOp::SDiv) {
             return quotient;
         }
-        let product = Op::Binary(BinaryOp::Mul, quotient, division.divisor);
-        let product = self.out.value(product, vector);
-        self.out.value(Op::Binary(BinaryOp::Sub, division.dividend, product), vector)
+        self.rest(division, quotient)
     }
 
     /// Converts an integer, or each one of a vector, to a float.

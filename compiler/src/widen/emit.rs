@@ -30,6 +30,15 @@ pub(super) enum Place {
 /// The items that run a block: all, or those of a mask.
 pub(super) type Mask = Option<Operand>;
 
+/// What was divided last, and where.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Divided {
+    pub(super) block: BlockId,
+    pub(super) is_signed: bool,
+    pub(super) dividend: Operand,
+    pub(super) divisor: Operand,
+}
+
 /// Turns a function into one that runs a vector of work-items.
 pub(super) struct Widener<'f> {
     pub(super) from: &'f Function,
@@ -61,6 +70,8 @@ pub(super) struct Widener<'f> {
     pub(super) labels: Vec<BlockId>,
     /// The block in which it continues once it is known to have items.
     pub(super) bodies: Vec<BlockId>,
+    /// The 64-bit numbers that were last divided, and their quotients.
+    pub(super) divided: Option<(Divided, Operand)>,
     /// The value that was last offered to the items of a group.
     pub(super) offered: Option<Operand>,
     /// Private memory for vectors of the first factor of a product of matrices.
@@ -111,6 +122,7 @@ impl<'f> Widener<'f> {
             mask: None,
             labels: Vec::new(),
             bodies: Vec::new(),
+            divided: None,
             offered: None,
             tables: Vec::new(),
             long,

@@ -3,7 +3,7 @@
 //! every integer type, and for divisors that differ, that are uniform, and that are constant. The
 //! interpreter gives the expected results.
 
-use crate::diff::{Elements, Input, same, same_in_all};
+use crate::diff::{Elements, Input, Random, same, same_in_all};
 use crate::harness::Grid;
 use crate::widen::wide;
 
@@ -84,6 +84,104 @@ fn integers_are_divided_exactly() {
 fn longs_are_divided_exactly() {
     for (name, size) in [("long", 8), ("ulong", 8)] {
         check(name, size);
+    }
+}
+
+/// Constants on both sides of the limits between the ways of dividing, with and without factors of two.
+const CONSTANTS: [u64; 26] = [
+    1,
+    3,
+    5,
+    6,
+    7,
+    10,
+    28,
+    641,
+    1000,
+    86_400,
+    (1 << 18) - 2,
+    (1 << 18) - 1,
+    1 << 18,
+    (1 << 18) + 1,
+    1_000_000,
+    998_244_353,
+    1_000_000_007,
+    (1 << 32) - 1,
+    (1 << 32) + 1,
+    (1 << 50) - 1,
+    (1 << 50) + 1,
+    (1 << 53) + 1,
+    (1 << 62) - 1,
+    (1 << 62) + 1,
+    u64::MAX - 1,
+    u64::MAX,
+];
+
+/// Quotients and rests of any 64 bits by constants, also where items leave the loop in which they are divided.
+#[test]
+fn longs_are_divided_by_constants() {
+    let mut random = Random::new(641);
+    for name in ["long", "ulong"] {
+        let kernels = CONSTANTS.iter().enumerate().map(|(number, by)| {
+            let by = format!("({name}){by}ul");
+            format!(
+                "kernel void by{number}(global {name} *out, global const {name} *a) {{
+                   size_t i = get_global_id(0);
+                   {name} x = a[i], sum = 0;
+                   out[4 * i] = x / {by};
+                   out[4 * i + 1] = x % {by};
+                   for (int k = 0; x > 3 && k < 8; k++) {{ sum = sum * 3 + x % {by}; x = x / {by} * 5 + k; }}
+                   out[4 * i + 2] = sum;
+                   out[4 * i + 3] = x;
+                 }}"
+            )
+        });
+        let module = wide(&kernels.collect::<String>());
+        for (number, &by) in CONSTANTS.iter().enumerate() {
+            let mut all: Vec<i64> = numbers();
+            // The quotient of the minimum and -1 is undefined.
+            all.retain(|&n| n != i64::MIN || by < u64::MAX - 1);
+            // Where quotients change, and anywhere.
+            for _ in 0..32 {
+                let near = (random.next() % (u64::MAX / by).max(1)).wrapping_mul(by) as i64;
+                all.extend([
+                    near.wrapping_sub(1),
+                    near,
+                    near.wrapping_add(1),
+                    random.next() as i64,
+                ]);
+            }
+            all.resize(all.len() / 16 * 16, 0);
+            let out = Input::Buffer(Elements::Bytes, vec![0; 32 * all.len()]);
+            let a = Input::Buffer(Elements::Bytes, bytes(all.iter().copied(), 8));
+            let grid = Grid::line(all.len() as u64, 16);
+            same(&module, &format!("by{number}"), grid, &[out, a], &format!("{name} by {by}"));
+        }
+    }
+}
+
+/// The upper halves of products of 64 bits, by which such quotients are computed.
+#[test]
+fn products_of_longs_have_upper_halves() {
+    let all = numbers();
+    let pairs: Vec<(i64, i64)> = all
+        .iter()
+        .flat_map(|&a| all.iter().map(move |&b| (a.wrapping_mul(3), b.wrapping_mul(5))))
+        .collect();
+    let count = pairs.len() / 16 * 16;
+    let buffer = |pick: fn(&(i64, i64)) -> i64| {
+        Input::Buffer(Elements::Bytes, bytes(pairs.iter().take(count).map(pick), 8))
+    };
+    for name in ["long", "ulong"] {
+        let module = wide(&format!(
+            "kernel void high(global {name} *out, global const {name} *a, global const {name} *b) {{
+               size_t i = get_global_id(0);
+               out[i] = mul_hi(a[i], b[i]);
+             }}"
+        ));
+        let out = Input::Buffer(Elements::Bytes, vec![0; 8 * count]);
+        let inputs = [out, buffer(|pair| pair.0), buffer(|pair| pair.1)];
+        same(&module, "high", Grid::line(count as u64, 16), &inputs, name);
     }
 }
 
