@@ -50,7 +50,8 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
         .collect();
     let mut names = HashMap::new();
     for id in function.blocks.ids() {
-        let chunks = Finder::new(module, function, &made).find(id);
+        let (chunks, again) = Finder::new(module, function, &made).find(id);
+        names.extend(again);
         if chunks.is_empty() {
             continue;
         }
@@ -174,6 +175,8 @@ struct Finder<'a> {
     /// Accesses that more may join.
     open: Vec<Chunk>,
     found: Vec<Chunk>,
+    /// What is read once more, as it was read before: the elements that two turns of a loop along rows have in common.
+    again: Vec<(ValueId, Operand)>,
 }
 
 /// An extension to 64 bits: a conversion, a shift to the right by so many bits, or a mask.
@@ -186,11 +189,12 @@ enum Extension {
 
 impl<'a> Finder<'a> {
     fn new(module: &'a Module, function: &'a Function, made: &'a HashMap<ValueId, Op>) -> Self {
-        let (own, extended, steps, open, found) = Default::default();
-        Self { module, function, made, own, extended, steps, open, found }
+        let (own, extended, steps, open, found, again) = Default::default();
+        Self { module, function, made, own, extended, steps, open, found, again }
     }
 
-    fn find(mut self, id: BlockId) -> Vec<Chunk> {
+    /// The accesses in a block that become others, and the values that are others of before.
+    fn find(mut self, id: BlockId) -> (Vec<Chunk>, Vec<(ValueId, Operand)>) {
         let insts = &self.function.blocks[id].insts;
         self.own = insts.iter().filter_map(|inst| inst.result).collect();
         for (index, inst) in insts.iter().enumerate() {
@@ -226,13 +230,21 @@ impl<'a> Finder<'a> {
             let ended: Vec<bool> = self.open.iter().map(ends).collect();
             self.close(&ended);
             let Some(new) = access else { continue };
-            match self.open.iter_mut().find(|open| joins(open, &new)) {
-                Some(open) => open.parts.extend(new.parts),
-                None => self.open.push(new),
+            let Some(open) = self.open.iter_mut().find(|open| joins(open, &new)) else {
+                self.open.push(new);
+                continue;
+            };
+            let own = &new.parts[0];
+            let same = open.parts.iter().find(|part| part.offset == own.offset);
+            match (new.kind, same, own.value) {
+                (Kind::Read, Some(same), Operand::Value(value)) => {
+                    self.again.push((value, same.value));
+                }
+                _ => open.parts.extend(new.parts),
             }
         }
         self.close(&vec![true; self.open.len()]);
-        self.found
+        (self.found, self.again)
     }
 
     /// The address space that an operation accesses, if it is a load or a store.

@@ -139,18 +139,23 @@ fn accesses_of_a_strip_keep_their_order() {
     }
 }
 
-/// Whether a kernel has a block in which all items' rows are loaded, and stored, in neighbouring elements.
-fn has_strips(text: &str) -> bool {
+/// How many elements are gathered or scattered one by one in the block in which all items' rows are loaded, and stored,
+/// in neighbouring elements, if a kernel has such a one.
+fn apart_in_strips(text: &str) -> Option<usize> {
     let module = wide(text);
     let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
     let function = &widened.module.functions[widened.function];
-    let strip = |id: &BlockId| {
-        let ops = || function.blocks[*id].insts.iter().map(|inst| &inst.op);
-        let apart = ops().any(|op| matches!(op, Op::Gather(..) | Op::Scatter(..)));
+    let strip = |id: BlockId| {
+        let ops = || function.blocks[id].insts.iter().map(|inst| &inst.op);
+        let apart = ops().filter(|op| matches!(op, Op::Gather(..) | Op::Scatter(..))).count();
         let rows = ops().filter(|op| matches!(op, Op::Load(..) | Op::Store(..))).count();
-        !apart && rows >= 16 && ops().any(|op| matches!(op, Op::Phi(_)))
+        (rows >= 16 && ops().any(|op| matches!(op, Op::Phi(_)))).then_some(apart)
     };
-    function.blocks.ids().any(|id| strip(&id))
+    function.blocks.ids().filter_map(strip).min()
+}
+
+fn has_strips(text: &str) -> bool {
+    apart_in_strips(text) == Some(0)
 }
 
 #[test]
@@ -176,6 +181,29 @@ fn rows_are_loaded_in_strips() {
     ));
     // Items take turns of their own.
     assert!(!has_strips(&sum.replace("k < n", "k < n + i")));
+}
+
+/// Turns that read what the turns before them have read, and what these have written.
+#[test]
+fn turns_have_elements_in_common() {
+    for ty in ["uchar", "short", "int"] {
+        let runs = format!(
+            "kernel void k(global {ty} *out, global {ty} *in) {{
+               int i = get_global_id(0);
+               {ty} s = 0;
+               for (int k = 1; k < 100; k++) s += (in[i * 128 + k] ^ in[i * 128 + k - 1]) & 3;
+               out[i] = s; }}"
+        );
+        // Only that of the last turn before a strip.
+        assert_eq!(apart_in_strips(&runs), Some(1), "{runs}");
+        let three = runs.replace("& 3", "& in[i * 128 + k + 1]");
+        assert_eq!(apart_in_strips(&three), Some(1), "{three}");
+        let written = runs.replace("s += ", "s += in[i * 128 + k] = s * 5 + ");
+        for text in [&runs, &three, &written] {
+            let inputs = vec![numbers(ty, 48, 0), numbers(ty, 48 * 128, 7)];
+            same_in_all(&wide(text), "k", &[(ROW, inputs)]);
+        }
+    }
 }
 
 /// Rows so far apart that their places are promised, as a product alone or with the counter.
