@@ -27,7 +27,7 @@ use maths::sample::{
 };
 
 /// The error limit of floats, whatever OpenCL allows, where only a few roundings lose bits.
-const FLOAT_LIMIT: f64 = 3.0;
+const FLOAT_LIMIT: f64 = 3.1;
 
 /// The error limit of halves, which are rounded from floats.
 const HALF_LIMIT: f64 = 0.51;

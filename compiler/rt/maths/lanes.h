@@ -259,20 +259,34 @@ static inline F64 inverse_root64(F64 x) {
   return fma64(y * e, fma64(e, 0.375, 0.5), y);
 }
 
-static inline F32 inverse_root32(F32 x) {
-#ifdef TALLY_AVX512
-  F32 y = rough_inverse_root32(x);
+// The same to 2^-10 of it, for numbers above 0 alone where the processor has an instruction for it.
+static inline F32 rough_root32(F32 x) {
+#if defined(TALLY_AVX512) && LANES == 8
+  return __builtin_ia32_rsqrt14ps256_mask(x, x, -1);
+#elif defined(TALLY_AVX512) && LANES == 16
+  return __builtin_ia32_rsqrt14ps512_mask(x, x, -1);
+#elif defined(TALLY_AVX512)
+  return rough_inverse_root32(x);
 #elif defined(TALLY_FMA) && LANES == 1
-  F32 y = __builtin_ia32_rsqrtss((four32){x, x, x, x})[0];
+  return __builtin_ia32_rsqrtss((four32){x, x, x, x})[0];
 #elif defined(TALLY_FMA) && LANES == 8
-  F32 y = __builtin_ia32_rsqrtps256(x);
+  return __builtin_ia32_rsqrtps256(x);
 #elif defined(TALLY_FMA) && LANES == 16
   F32 y;
   y.lo = __builtin_ia32_rsqrtps256(x.lo);
   y.hi = __builtin_ia32_rsqrtps256(x.hi);
+  return y;
 #else
   F32 y = of_bits32(0x5f375a86 - (bits32(x) >> 1)), rough = fma32(-x * y, y, 1);
-  y = fma32(y * rough, fma32(fma32(rough, 0.3125f, 0.375f), rough, 0.5f), y);
+  return fma32(y * rough, fma32(fma32(rough, 0.3125f, 0.375f), rough, 0.5f), y);
+#endif
+}
+
+static inline F32 inverse_root32(F32 x) {
+#ifdef TALLY_AVX512
+  F32 y = rough_inverse_root32(x);
+#else
+  F32 y = rough_root32(x);
 #endif
   F32 e = fma32(-x * y, y, 1);
   return fma32(y * e, 0.5f, y);

@@ -12,9 +12,10 @@ static inline F64 rsqrt_near(F64 x) {
 }
 
 static inline F32 rsqrt_near_32(F32 x) {
-  F32 y = inverse_root32(x), product = x * y;
-  F32 e = fma32(-lost32(x, y, product), y, fma32(-product, y, 1));
-  return fma32(0.5f * y, e, y);
+  F32 y = rough_root32(x), product = x * y;
+  F32 e = fma32(lost32(x, y, product), y, fma32(product, y, -1));
+  // y (1 + e)^(-1/2), but for 2^-29 of it.
+  return fma32(y * e, fma32(e, 0.375f, -0.5f), y);
 }
 
 FUNCTION64_OR(rsqrt, (x >= 0x1p-960) & (x <= 0x1p960), rsqrt_near(x), 1 / __builtin_elementwise_sqrt(x))
