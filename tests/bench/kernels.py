@@ -6,6 +6,9 @@ The first is compared with each of the others, with all kernels or with those th
 programs that `scripts/bench kernels` builds, with its arguments; assignments in front of it set its environment.
 Prints medians of interleaved runs in microseconds of wall and of processor time, all ratios, and for each
 ratio of wall times the lower bound that the median of its pairs has with a confidence of 95 %.
+
+All programs are started several times. Where the pages of a process lie decides how well its arrays share the
+processor's caches: arrays as large as the last cache take up to 2.3 times as long in one process as in the next.
 """
 
 import contextlib
@@ -16,7 +19,9 @@ import statistics
 import subprocess
 import sys
 
-REPEATS = 21
+STARTS = 3
+# Of each start.
+REPEATS = 7
 CLASSES = {
     "Memory": "triad saxpy4 lengths transpose stencil stencil3d".split(),
     "Compute": "gemm_naive nbody maths pricing polynomial".split(),
@@ -76,20 +81,25 @@ def agree(a, b):
     return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-3)
 
 
-def measure(kernel, programs):
-    """Runs by program, and whether the results are the same. The first run builds."""
-    runs = {program: [] for program in programs}
-    sums = {}
-    for _ in range(REPEATS + 1):
-        for program in programs:
-            result = program.run(kernel)
-            if result:
-                runs[program].append(result)
-                sums.setdefault(program, result[2])
-    runs = {program: list_[1:] for program, list_ in runs.items() if len(list_) > 1}
-    first = next(iter(sums.values()), 0)
-    same = kernel in UNSTEADY or all(agree(first, other) for other in sums.values())
-    return runs, same
+class Runs:
+    """The runs of a kernel."""
+
+    def __init__(self, kernel):
+        self.kernel, self.by_name, self.same = kernel, {}, True
+
+    def add(self, programs):
+        """Runs the kernel in programs that have been started. The first run of each builds."""
+        sums = {}
+        for repeat in range(REPEATS + 1):
+            for program in programs:
+                result = program.run(self.kernel)
+                if result and repeat == 0:
+                    sums[program.name] = result[2]
+                elif result:
+                    self.by_name.setdefault(program.name, []).append(result)
+        first = next(iter(sums.values()), 0)
+        if self.kernel not in UNSTEADY:
+            self.same &= all(agree(first, other) for other in sums.values())
 
 
 def medians(runs):
@@ -114,7 +124,7 @@ class Against:
     WHAT = ("wall", "processor time")
 
     def __init__(self, own, peer):
-        self.name, self.peer = f"{own.name} against {peer.name}", peer
+        self.name, self.peer = f"{own} against {peer}", peer
         self.ratios = {}
 
     def add(self, kernel, own, runs):
@@ -141,37 +151,45 @@ class Against:
                        f"without best and worst {mean(all_[1:-1]):.2f}, least {all_[0]:.2f}")
 
 
+def line(runs, own, against):
+    """The line of a kernel."""
+    if own not in runs.by_name:
+        return f"{runs.kernel:20}{'failed':>12}"
+    wall, cpu = medians(runs.by_name[own])
+    text = f"{runs.kernel:20}{wall:12.0f}{cpu:10.0f}"
+    for other in against:
+        if other.peer in runs.by_name:
+            text += other.add(runs.kernel, runs.by_name[own], runs.by_name[other.peer])
+        else:
+            text += f"{'missing':>14}{'':>32}"
+    return text + ("" if runs.same else "  results differ")
+
+
 def main():
-    programs = [Program(*word.split("=", 1)) for word in sys.argv[1:] if "=" in word]
+    commands = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     chosen = [word for word in sys.argv[1:] if "=" not in word] or KERNELS
-    if not programs or not set(chosen) <= set(KERNELS):
+    if not commands or not set(chosen) <= set(KERNELS):
         sys.exit(__doc__)
-    own, *peers = programs
+    measured = {kernel: Runs(kernel) for kernel in chosen}
+    for _ in range(STARTS):
+        programs = [Program(name, command) for name, command in commands.items()]
+        for runs in measured.values():
+            runs.add(programs)
+        for program in programs:
+            program.end()
+    own, *peers = commands
     against = [Against(own, peer) for peer in peers]
-    head = f"{'kernel':20}{own.name + ' µs':>12}{'cpu':>10}"
-    head += "".join(f"{p.name + ' µs':>14}{'cpu':>10}{'ratio':>8}{'>=':>7}{'cpu':>7}" for p in peers)
+    head = f"{'kernel':20}{own + ' µs':>12}{'cpu':>10}"
+    head += "".join(f"{p + ' µs':>14}{'cpu':>10}{'ratio':>8}{'>=':>7}{'cpu':>7}" for p in peers)
     print(head)
     for title, kernels in CLASSES.items():
         kernels = [kernel for kernel in kernels if kernel in chosen]
         for kernel in kernels:
-            runs, same = measure(kernel, programs)
-            if own not in runs:
-                print(f"{kernel:20}{'failed':>12}")
-                continue
-            wall, cpu = medians(runs[own])
-            line = f"{kernel:20}{wall:12.0f}{cpu:10.0f}"
-            for other in against:
-                if other.peer in runs:
-                    line += other.add(kernel, runs[own], runs[other.peer])
-                else:
-                    line += f"{'missing':>14}{'':>32}"
-            print(line + ("" if same else "  results differ"), flush=True)
+            print(line(measured[kernel], own, against))
         if kernels and against:
             print(f"{title:42}" + "".join(other.of_class(kernels) for other in against) + "\n")
     for other in against:
         print("\n".join(other.of_all()))
-    for program in programs:
-        program.end()
 
 
 if __name__ == "__main__":
