@@ -6,8 +6,8 @@
 //! done here, on the kernel with all calls inlined. The scalar form is left to LLVM.
 //!
 //! ```text
-//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ unroll ──▶ registers ──▶ words ──▶ simplify
-//!   ──▶ unused ──▶ widen
+//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ selects ──▶ unroll ──▶ registers ──▶ words
+//!   ──▶ simplify ──▶ unused ──▶ widen
 //! ```
 //!
 //! Each pass takes a function and leaves an equivalent one, so any of them may be skipped:
@@ -22,6 +22,7 @@ mod identities;
 pub mod multiples;
 mod registers;
 pub mod rename;
+mod selects;
 mod simplify;
 mod slots;
 mod spelled;
@@ -46,6 +47,8 @@ pub enum Pass {
     WrittenRegisters,
     /// Folds constants and removes redundant computations.
     Simplify,
+    /// Computes both ways of short branches.
+    Selects,
     /// Unrolls loops that index private arrays and constant tables.
     Unroll,
     /// Makes numbers of 64 bits shorter of which only 32 count.
@@ -55,10 +58,11 @@ pub enum Pass {
 }
 
 /// The passes in the order in which they run.
-pub const ORDER: [Pass; 8] = [
+pub const ORDER: [Pass; 9] = [
     Pass::Copies,
     Pass::Registers,
     Pass::Simplify,
+    Pass::Selects,
     Pass::Unroll,
     // Indices that were variables may be constants by now.
     Pass::Registers,
@@ -74,6 +78,7 @@ impl Pass {
             Pass::Copies => "copies",
             Pass::Registers | Pass::WrittenRegisters => "registers",
             Pass::Simplify => "simplify",
+            Pass::Selects => "selects",
             Pass::Unroll => "unroll",
             Pass::Words => "words",
             Pass::Unused => "unused",
@@ -87,6 +92,7 @@ impl Pass {
             Pass::Registers => registers::run(module, function),
             Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),
+            Pass::Selects => selects::run(module, function),
             Pass::Unroll => unroll::run(module, function),
             Pass::Words => words::run(module, function),
             Pass::Unused => unused::run(function),

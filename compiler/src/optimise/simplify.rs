@@ -225,7 +225,7 @@ fn go_one_way(module: &Module, function: &mut Function) {
 }
 
 /// Replaces phis with one remaining arm by the value that arrives.
-fn drop_single_phis(function: &mut Function) {
+pub(super) fn drop_single_phis(function: &mut Function) {
     let mut names = HashMap::new();
     for (_, block) in function.blocks.iter_mut() {
         block.insts.retain(|inst| match (&inst.op, inst.result) {

@@ -15,7 +15,7 @@ use crate::golden::golden;
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, clang, module};
 use crate::programs::{Groups, difference_of};
-use crate::widen::ints;
+use crate::widen::{int, ints};
 
 /// A limit above the weight of all kernels of the tests.
 const LIMIT: usize = 1 << 20;
@@ -161,6 +161,63 @@ fn halves_of_wide_products_are_products() {
         let pairs = |i: i32| numbers[if i % 2 == 0 { i / 20 } else { i / 2 % 10 } as usize];
         let args = [ints(200, |_| 0), ints(200, pairs)];
         same(&module, "k", Grid::line(200, 32), &args, product);
+    }
+}
+
+#[test]
+fn short_branches_are_choices() {
+    let source = "kernel void depth(global int *out, global const uchar *text) {
+          size_t i = get_global_id(0);
+          int d = 0, most = 0;
+          for (int k = 0; k < 64; k++) {
+            uchar c = text[i * 64 + k];
+            if (c == '(')
+              d++;
+            else if (c == ')')
+              d--;
+            most = max(most, d);
+          }
+          out[i] = most;
+        }";
+    golden_of(Pass::Selects, source, "-O2");
+}
+
+/// Branches of all forms: of one way, two and several, within each other, behind each other, at the end of a loop; with
+/// more in them than is computed always, and with what must not be.
+#[test]
+fn choices_are_those_of_the_branches() {
+    let bodies = [
+        "if (x > 3) s += x; else s -= 2 * x;",
+        "if (x > 3) s += x;",
+        "if (x > 3) { if (x > 9) s += 7; else s ^= x; } else s -= 2;",
+        "switch (x & 7) { case 0: s += 3; break; case 3: s ^= x; break; case 6: s = x; break; default: s--; }",
+        "switch (x & 7) { case 0: case 5: s += 3; break; case 3: s ^= x; break; }",
+        "switch (x & 7) { case 1: s += 3; case 2: s *= 5; break; case 4: s = -s; }",
+        "if (x > 3 || s < 5) { s += x; t ^= s; } else t -= x;",
+        "if (x) s = s / x;",
+        "if (x > 5) s += in[x & 15];",
+        "if (x > 5) s = s * 3 + x * 5 - (s ^ x) + (s << 2) - (x >> 1) + (s & x) * 7 + t;",
+        "for (int j = 0; j < (x & 3); j++) { if (s & 1) s = s * 3 + 1; else s >>= 1; }",
+        "if (x > 20) break; if (s & 1) t++;",
+        "if (n > 4) s += x; else t += x;",
+        "float f = x; if (f > 3.5f) f = f * f; else f = -f; s += (int)f;",
+    ];
+    let kernels = bodies.iter().enumerate().map(|(number, body)| {
+        format!(
+            "kernel void k{number}(global int *out, global const int *in, int n) {{
+               int i = get_global_id(0), s = i, t = 1;
+               for (int k = 0; k < 8; k++) {{ int x = in[i * 8 + k] - 4; {body} }}
+               out[i] = s * 31 + t;
+             }}"
+        )
+    });
+    let text: String = kernels.collect();
+    for level in ["-O0", "-O1", "-O2"] {
+        let module = module(&clang::compile_text(&text, &[level, "-w"]));
+        for (number, body) in bodies.iter().enumerate() {
+            let args = [ints(64, |_| 0), ints(64 * 8, |i| i * 37 % 29), int(number as i32)];
+            same(&module, &format!("k{number}"), Grid::line(64, 32), &args, body);
+        }
     }
 }
 

@@ -193,10 +193,14 @@ impl Makers<'_> {
             return Some(Growth { first, next, by, sometimes: false });
         }
         let Operand::Value(value) = next else { return None };
-        let Op::Phi(arms) = &self.of.get(&value)?.op else { return None };
+        let ways: Vec<Operand> = match &self.of.get(&value)?.op {
+            Op::Phi(arms) => arms.iter().map(|arm| arm.1).collect(),
+            &Op::Select(_, yes, no) => vec![yes, no],
+            _ => return None,
+        };
         let mut by = None;
-        for &(_, arm) in arms.iter().filter(|arm| arm.1 != own) {
-            let more = added(arm)?;
+        for way in ways.into_iter().filter(|way| *way != own) {
+            let more = added(way)?;
             by = match by {
                 Some(other) if other != more => return None,
                 _ => Some(more),
