@@ -8,7 +8,7 @@ Prints medians of interleaved runs in microseconds of wall and of processor time
 ratio of wall times the lower bound that the median of its pairs has with a confidence of 95 %.
 
 All programs are started several times. Where the pages of a process lie decides how well its arrays share the
-processor's caches: arrays as large as the last cache take up to 2.3 times as long in one process as in the next.
+processor's caches: arrays as large as the last cache take up to twice as long in one process as in the next.
 """
 
 import contextlib

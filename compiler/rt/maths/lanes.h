@@ -259,8 +259,8 @@ static inline F64 inverse_root64(F64 x) {
   return fma64(y * e, fma64(e, 0.375, 0.5), y);
 }
 
-// The same to 2^-10 of it, for numbers above 0 alone where the processor has an instruction for it.
-static inline F32 rough_root32(F32 x) {
+// About 1 / sqrt(x), to 2^-10 of it, for positive normal numbers; anything for 0.
+static inline F32 rough_inverse_root_above32(F32 x) {
 #if defined(TALLY_AVX512) && LANES == 8
   return __builtin_ia32_rsqrt14ps256_mask(x, x, -1);
 #elif defined(TALLY_AVX512) && LANES == 16
@@ -286,7 +286,7 @@ static inline F32 inverse_root32(F32 x) {
 #ifdef TALLY_AVX512
   F32 y = rough_inverse_root32(x);
 #else
-  F32 y = rough_root32(x);
+  F32 y = rough_inverse_root_above32(x);
 #endif
   F32 e = fma32(-x * y, y, 1);
   return fma32(y * e, 0.5f, y);

@@ -12,7 +12,7 @@ static inline F64 rsqrt_near(F64 x) {
 }
 
 static inline F32 rsqrt_near_32(F32 x) {
-  F32 y = rough_root32(x), product = x * y;
+  F32 y = rough_inverse_root_above32(x), product = x * y;
   F32 e = fma32(lost32(x, y, product), y, fma32(product, y, -1));
   // y (1 + e)^(-1/2), but for 2^-29 of it.
   return fma32(y * e, fma32(e, 0.375f, -0.5f), y);

@@ -14,6 +14,7 @@ use super::simplify::drop_single_phis;
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, CompareOp, Function, Inst, Module, Op, Operand, Terminator, Type, TypeId,
+    UnaryOp,
 };
 
 /// The most instructions in the blocks of a branch that are computed always.
@@ -127,7 +128,7 @@ impl Choice {
             }
             _ => return,
         };
-        // The block of which a phi has the value for a way.
+        // The block of which a phi has the value for a way: each has one for each block in front of it.
         let before = |way: BlockId| if way == join { from } else { way };
         let phis: Vec<_> = function.blocks[join]
             .insts
@@ -191,9 +192,8 @@ fn is_cheap(op: &Op) -> bool {
                 | UMin
                 | Xor
         ),
-        Op::Unary(..) | Op::Ternary(..) | Op::Compare(..) | Op::Select(..) | Op::Convert(..) => {
-            true
-        }
+        Op::Unary(op, _) => *op != UnaryOp::Sqrt,
+        Op::Ternary(..) | Op::Compare(..) | Op::Select(..) | Op::Convert(..) => true,
         _ => false,
     }
 }
