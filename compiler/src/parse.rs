@@ -53,6 +53,7 @@ mod narrow;
 mod opencl;
 mod opencl_c;
 mod opencl_float;
+mod pipe;
 mod pointers;
 mod printf;
 mod vendor;

@@ -63,14 +63,7 @@ pub fn value_type(module: &Module, ty: TypeId) -> Option<String> {
     if module.types.layout(ty).is_some() {
         return None;
     }
-    let why = match &module.types[ty] {
-        // OpenCL's run time makes them, and what they look like is its own.
-        Type::Opaque(name) if name.starts_with("pipe") => {
-            ": Level Zero has no call that makes a pipe"
-        }
-        _ => "",
-    };
-    Some(format!("of type {}, which is not supported{why}", module.types.text(ty)))
+    Some(format!("of type {}, which is not supported", module.types.text(ty)))
 }
 
 /// The reason why a variable of module scope (other than a local one) is not supported; `None` if it

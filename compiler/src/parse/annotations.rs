@@ -256,6 +256,8 @@ pub fn alignment(inst: &Instruction<'_>, bytes: u32) -> Result<u32> {
     // Zero specifies nothing; some producers write it.
     match bytes {
         0 => Ok(1),
+        // LLVM 22 writes the alignment of a private variable as a byte with a sign, so 128 becomes -128.
+        0xffff_ff80 => Ok(128),
         n if n.is_power_of_two() && n <= 1 << 16 => Ok(n),
         n => Err(inst.error(format!("asks for an alignment of {n} bytes"))),
     }

@@ -12,7 +12,7 @@ use super::error::{Error, Result};
 use super::words::Instruction;
 use super::{
     angles, arith, async_copy, brain, debug, directed, dot, gather, group, image, imports,
-    indirect, lines, matrix, matrix_checked, memory, narrow, opencl, vendor,
+    indirect, lines, matrix, matrix_checked, memory, narrow, opencl, pipe, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -180,6 +180,7 @@ impl Body<'_, '_> {
             || group::translate(self, inst)?
             || indirect::translate(self, inst)?
             || image::translate(self, inst)?
+            || pipe::translate(self, inst)?
             || dot::translate(self, inst)?
             || vendor::translate(self, inst)?
         {

@@ -376,7 +376,8 @@ impl Body<'_, '_> {
         self.emit(ty, Op::Collect(op, scope, index))
     }
 
-    fn shuffle(&mut self, scope: Scope, value: Operand, index: Operand) -> Operand {
+    /// The value of the item with an index in a group; the item's own if there is none.
+    pub fn shuffle(&mut self, scope: Scope, value: Operand, index: Operand) -> Operand {
         self.collective(scope, GroupOp::Shuffle, value, Some(index))
     }
 

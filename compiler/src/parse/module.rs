@@ -10,7 +10,7 @@ use super::controls::Controls;
 use super::error::{Error, Result};
 use super::lines::Line;
 use super::words::Instruction;
-use super::{debug, function, image, indirect, lines, matrix, modes};
+use super::{debug, function, image, indirect, lines, matrix, modes, pipe};
 use crate::ir::{AddressSpace, ConstId, ConstKind, Float, FunctionId, Global, Type, TypeId};
 
 /// SPIR-V's universal limits on types; they also bound this compiler's recursion.
@@ -88,6 +88,7 @@ impl Builder<'_> {
                 Ok(())
             }
             Op::Variable | Op::UntypedVariableKHR => self.variable(inst),
+            Op::ConstantPipeStorage => pipe::storage(self, inst),
             Op::ConstantFunctionPointerINTEL => indirect::constant(self, inst),
             Op::Undef
             | Op::ConstantTrue
@@ -198,6 +199,9 @@ impl Builder<'_> {
             }
             // Named barriers are numbers of sub-groups in local memory.
             Op::TypeNamedBarrier => Type::Pointer(AddressSpace::Local),
+            // A pipe is the address of its header, and its storage has the same.
+            Op::TypePipe | Op::TypePipeStorage => Type::Pointer(AddressSpace::Global),
+            Op::TypeReserveId => Type::Int(64),
             // An event carries no information.
             Op::TypeEvent => Type::Int(64),
             Op::TypeFunction => {

@@ -46,6 +46,7 @@ mod nests;
 mod numbers;
 mod parted;
 mod passes;
+mod pipes;
 mod printf;
 mod programs;
 mod promises;
