@@ -4,7 +4,7 @@
 use tally_compiler::ir::AddressSpace;
 
 use crate::diff::{interpreted, same};
-use crate::harness::clang::Assembly;
+use crate::harness::clang::{self, Assembly};
 use crate::harness::{Grid, module};
 use crate::widen::ints;
 
@@ -101,4 +101,22 @@ fn variables_are_as_aligned_as_accesses_to_them_claim() {
     let got = interpreted(&kernel, "k", &(grid, inputs.to_vec())).unwrap();
     assert_eq!(got[0], want);
     same(&kernel, "k", grid, &inputs, "");
+}
+
+/// LLVM 22's back end writes the alignment of a private variable as a byte with a sign.
+#[test]
+fn variables_of_the_largest_types_have_their_alignment() {
+    let text = "kernel void k(global const long16 *in, global long16 *out) {
+           size_t i = get_global_id(0);
+           long16 v[3];
+           for (int n = 0; n < 3; n++) v[n] = in[i + n];
+           out[i] = v[i % 3];
+         }";
+    let spirv = clang::compile_text(text, &["-O1"]);
+    let words: Vec<&[u8]> = spirv.chunks_exact(4).collect();
+    assert!(words.contains(&&(-128_i32).to_le_bytes()[..]), "this LLVM writes it otherwise");
+    let module = module(&spirv);
+    let (_, kernel) = module.kernel("k").expect("it is there");
+    let aligns = module.functions[kernel.function].variables.iter().map(|v| v.align);
+    assert!(aligns.into_iter().any(|align| align == 128));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pipes, at every width. The layout of their memory is that of `compiler/docs/pipes.md`.
 
+use std::collections::HashMap;
+
 use tally_compiler::check::check;
 use tally_compiler::ir::Module;
 use tally_compiler::parse::parse;
@@ -8,7 +10,7 @@ use tally_compiler_protocol::TargetCpu;
 
 use crate::diff::{Input, Run, interpreted};
 use crate::harness::clang::{self, Assembly};
-use crate::harness::{Grid, Kernel, buffer, module, widths};
+use crate::harness::{Arg, Grid, Kernel, buffer, module, widths};
 
 /// The memory of an empty pipe.
 fn pipe(slots: u32, size: u32) -> Vec<u64> {
@@ -19,32 +21,41 @@ fn pipe(slots: u32, size: u32) -> Vec<u64> {
     memory
 }
 
-/// Runs kernels `name` of a module on a pipe: the kernel, the number of items, those of a group, and a buffer
-/// in front of that for what the functions return.
+/// A pipe, and the kernels of a module that work on it.
 struct Pipe<'m> {
     module: &'m Module,
     target: TargetCpu,
     lanes: u32,
+    kernels: HashMap<String, Kernel>,
     memory: Vec<u64>,
 }
 
 impl Pipe<'_> {
-    /// Returns what the functions returned.
+    /// Runs a kernel on `data`, and returns what its functions returned.
     fn run<T: Copy>(&mut self, name: &str, group: u32, data: &mut [T]) -> Vec<i32> {
-        let kernel = Kernel::with_lanes(self.module, name, &self.target, self.lanes);
         let items = data.len();
         let mut got = vec![i32::MIN; items];
-        let args = vec![buffer(data), buffer(&mut got), buffer(&mut self.memory)];
-        kernel.run(Grid::line(items as u64, group), args);
+        let args = vec![buffer(data), buffer(&mut got)];
+        self.launch(name, Grid::line(items as u64, group), args);
         got
     }
 
     /// The numbers of packets in the pipe and of its slots.
     fn sizes(&mut self) -> [i32; 2] {
-        let kernel = Kernel::with_lanes(self.module, "sizes", &self.target, self.lanes);
         let mut out = [-1; 2];
-        kernel.run(Grid::line(1, 1), vec![buffer(&mut out), buffer(&mut self.memory)]);
+        self.launch("sizes", Grid::line(1, 1), vec![buffer(&mut out)]);
         out
+    }
+
+    /// Runs a kernel whose last argument is the pipe.
+    fn launch(&mut self, name: &str, grid: Grid, mut args: Vec<Arg<'_>>) {
+        let (module, target, lanes) = (self.module, &self.target, self.lanes);
+        let kernel = self
+            .kernels
+            .entry(name.to_owned())
+            .or_insert_with(|| Kernel::with_lanes(module, name, target, lanes));
+        args.push(buffer(&mut self.memory));
+        kernel.run(grid, args);
     }
 }
 
@@ -53,7 +64,13 @@ fn each(slots: u32, size: u32, check: impl Fn(&mut Pipe<'_>)) {
     for level in ["-O0", "-O2"] {
         let module = module(&clang::compile("pipes.cl", &[level]));
         for (target, lanes) in widths() {
-            check(&mut Pipe { module: &module, target, lanes, memory: pipe(slots, size) });
+            check(&mut Pipe {
+                module: &module,
+                target,
+                lanes,
+                kernels: HashMap::new(),
+                memory: pipe(slots, size),
+            });
         }
     }
 }
@@ -179,9 +196,8 @@ fn items_reserve_different_numbers_of_packets() {
 #[test]
 fn packets_behind_a_reservation_that_is_not_committed_wait() {
     each(8, 4, |pipe| {
-        let kernel = Kernel::with_lanes(pipe.module, "late", &pipe.target, pipe.lanes);
         let mut valid = [0];
-        kernel.run(Grid::line(1, 1), vec![buffer(&mut valid), buffer(&mut pipe.memory)]);
+        pipe.launch("late", Grid::line(1, 1), vec![buffer(&mut valid)]);
         assert_eq!(valid, [1]);
         let mut out = [5; 3];
         let got = pipe.run("read_int", 1, &mut out);
