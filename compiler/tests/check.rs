@@ -40,35 +40,6 @@ fn unsupported_things_are_named() {
     }
 }
 
-/// A kernel with a pipe is refused, and the log names the instruction, the kernel and the reason.
-#[test]
-fn pipes_are_refused_with_the_reason() {
-    let text = "OpCapability Addresses
-        OpCapability Kernel
-        OpCapability Pipes
-        OpMemoryModel Physical64 OpenCL
-        OpEntryPoint Kernel %k \"k\"
-        OpName %k \"k\"
-        %void = OpTypeVoid
-        %u32 = OpTypeInt 32 0
-        %four = OpConstant %u32 4
-        %global = OpTypePointer CrossWorkgroup %u32
-        %type = OpTypePipe ReadOnly
-        %fk = OpTypeFunction %void %global %type
-        %k = OpFunction %void None %fk
-        %p = OpFunctionParameter %global
-        %pipe = OpFunctionParameter %type
-        %start = OpLabel
-        %got = OpReadPipe %u32 %pipe %p %four %four
-        OpReturn
-        OpFunctionEnd";
-    let mut module = parse(&clang::assemble(text), &[]).expect("it is valid SPIR-V");
-    let log = check(&mut module).expect_err("it is refused").to_string();
-    for what in ["OpReadPipe", "kernel \"k\"", "Level Zero has no call that makes a pipe"] {
-        assert!(log.contains(what), "{log}");
-    }
-}
-
 /// An image of an unsupported kind is named, by the instruction that uses it.
 #[test]
 fn images_of_unknown_kinds_are_refused_by_name() {

@@ -48,7 +48,7 @@ impl Pipe<'_> {
     }
 
     /// Runs a kernel whose last argument is the pipe.
-    fn launch(&mut self, name: &str, grid: Grid, mut args: Vec<Arg<'_>>) {
+    fn launch<'a>(&'a mut self, name: &str, grid: Grid, mut args: Vec<Arg<'a>>) {
         let (module, target, lanes) = (self.module, &self.target, self.lanes);
         let kernel = self
             .kernels
