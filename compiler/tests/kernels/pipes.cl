@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Kernels on pipes. Each stores what the functions return, so that tests see which packets went through. */
 typedef struct { char c[3]; } odd;
 
