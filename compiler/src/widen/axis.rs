@@ -122,6 +122,7 @@ struct Cost {
 /// The cost of a kernel's accesses to memory that items share.
 fn cost(module: &Module, source: &Function, way: &Way) -> Cost {
     let mut accesses = 0;
+    let rows = strips::rows(module, source, way);
     for (id, block) in source.blocks.iter() {
         let depth = u32::try_from(way.flow.around(id).count()).unwrap_or(MAX_DEPTH);
         let each = |at: Operand, ty: TypeId, is_store: bool| {
@@ -138,13 +139,12 @@ fn cost(module: &Module, source: &Function, way: &Way) -> Cost {
                 _ => TOGETHER,
             }
         };
-        let rows = strips::rows(module, source, way, id);
         let all: u64 = block
             .insts
             .iter()
             .enumerate()
             .map(|(index, inst)| match (&inst.op, inst.result) {
-                (Op::Load(..) | Op::Store(..), _) if rows.contains(&index) => IN_STRIPS,
+                (Op::Load(..) | Op::Store(..), _) if rows.contains(&(id, index)) => IN_STRIPS,
                 (Op::Load(at, _), Some(result)) => each(*at, source.values[result].ty, false),
                 (Op::Store(at, value, _), _) => {
                     each(*at, module.operand_type(source, *value), true)

@@ -161,6 +161,20 @@ impl Flow {
         self.loops[index].first <= place && place < self.loops[index].latch
     }
 
+    /// The blocks of a loop, in their order.
+    pub(super) fn blocks_of(&self, index: usize) -> impl Iterator<Item = BlockId> + '_ {
+        let Loop { first, latch, .. } = self.loops[index];
+        self.order[first..latch].iter().filter_map(|node| match node {
+            Node::Block(block) => Some(*block),
+            Node::Latch(_) => None,
+        })
+    }
+
+    /// Whether all paths to `below` pass `above`, which may be the same block.
+    pub(super) fn dominates(&self, above: BlockId, below: BlockId) -> bool {
+        self.dominators.dominates(above, below)
+    }
+
     /// The innermost masked loop around a block.
     pub(super) fn masked_around(&self, block: BlockId) -> Option<usize> {
         self.around(block).find(|&index| self.loops[index].masked)

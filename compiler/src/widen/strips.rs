@@ -9,6 +9,8 @@
 //!                                  s += a[k] * b[k];
 //! ```
 //!
+//! A loop may have branches: what each turn accesses once, whatever they are, moves.
+//!
 //! The number of turns and the places of the rows may be anything, as long as all items take the same turns.
 //! What is loaded, or stored, in 16 neighbouring bytes of each item's row is then [`transpose`](super::transpose)d.
 //!
@@ -18,9 +20,10 @@
 
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::write::{Writer, Written};
+use super::flow::Flow;
 use super::shape::Shape;
 use super::steps::is_near;
 use super::way::Way;
@@ -29,7 +32,7 @@ use crate::ir::{
     AddressSpace, BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Module,
     Op, Operand, Terminator, Type, ValueId,
 };
-use crate::optimise::cost::{MAX_STRIP, MAX_STRIP_TESTS};
+use crate::optimise::cost::{MAX_STRIP, MAX_STRIP_BLOCKS, MAX_STRIP_TESTS};
 use crate::optimise::is_skipped;
 
 /// The name by which it is left out.
@@ -44,13 +47,8 @@ const MAX_DEPTH: usize = 16;
 /// Takes the turns of the loops of a function in strips where no item is masked off. If there are some, the
 /// addresses in their rows.
 pub(super) fn run(module: &mut Module, function: &mut Function, way: &Way) -> Option<Vec<ValueId>> {
-    let all = |block: BlockId| way.flow.leader[block.index()] == ENTRY;
-    let plans: Vec<Plan> = function
-        .blocks
-        .ids()
-        .filter(|&block| all(block))
-        .filter_map(|block| Plan::of(module, function, way, block))
-        .collect();
+    let mut plans = plans(module, function, way);
+    plans.retain(|plan| way.flow.leader[plan.body.header.index()] == ENTRY);
     let mut rows = (!plans.is_empty()).then(Vec::new);
     let mut plans = plans.into_iter();
     while let Some(plan) = plans.next() {
@@ -61,22 +59,36 @@ pub(super) fn run(module: &mut Module, function: &mut Function, way: &Way) -> Op
     rows
 }
 
-/// Whether one of some blocks is a loop that would be taken in strips if it had no mask.
+/// Whether one of some blocks begins a loop that would be taken in strips if it had no mask.
 pub(super) fn gains(module: &Module, function: &Function, way: &Way, blocks: &[BlockId]) -> bool {
     blocks.iter().any(|&block| Plan::of(module, function, way, block).is_some())
 }
 
-/// The places in a block of the accesses to rows that would be taken in strips if it had no mask.
-pub(super) fn rows(module: &Module, function: &Function, way: &Way, block: BlockId) -> Vec<usize> {
-    let walks = Plan::of(module, function, way, block).map(|plan| plan.walks).unwrap_or_default();
-    walks.into_iter().filter(|walk| walk.is_row).map(|walk| walk.index).collect()
+/// The accesses to rows that would be taken in strips if they had no mask, by their blocks and their places in those.
+pub(super) fn rows(module: &Module, function: &Function, way: &Way) -> HashSet<(BlockId, usize)> {
+    let walks = plans(module, function, way).into_iter().flat_map(|plan| plan.walks);
+    walks.filter(|walk| walk.is_row).map(|walk| walk.place).collect()
+}
+
+/// All loops that would be taken in strips if they had no mask: of those within each other, the inner ones.
+fn plans(module: &Module, function: &Function, way: &Way) -> Vec<Plan> {
+    let headers = way.flow.loops.iter().map(|it| it.header);
+    let mut plans: Vec<Plan> =
+        headers.filter_map(|header| Plan::of(module, function, way, header)).collect();
+    plans.sort_by_key(|plan| plan.body.header);
+    let headers: Vec<BlockId> = plans.iter().map(|plan| plan.body.header).collect();
+    plans.retain(|Plan { body, .. }| {
+        !headers.iter().any(|header| *header != body.header && body.blocks.contains(header))
+    });
+    plans
 }
 
 /// An access in a loop.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// The instruction's place in the block.
+    /// The instruction's place in the loop, and in its block.
     index: usize,
+    place: (BlockId, usize),
     at: Operand,
     size: i64,
     is_store: bool,
@@ -107,11 +119,55 @@ struct Test {
     step: i64,
 }
 
-/// A loop of one block that is taken in strips.
-struct Plan {
-    block: BlockId,
+/// A loop with one way in and one out, at its end.
+struct Body {
+    /// Its blocks, each behind those that lead to it in a turn.
+    blocks: Vec<BlockId>,
+    header: BlockId,
+    latch: BlockId,
     entry: BlockId,
     after: BlockId,
+    /// The condition at its end, and whether the loop goes on if it holds.
+    condition: Operand,
+    on: bool,
+}
+
+impl Body {
+    fn of(function: &Function, flow: &Flow, header: BlockId) -> Option<Self> {
+        let index = flow.within[header.index()].filter(|&it| flow.loops[it].header == header)?;
+        let inside = |block: BlockId| flow.contains(index, block);
+        let (back, before): (Vec<BlockId>, Vec<BlockId>) =
+            flow.predecessors[header.index()].iter().partition(|&&from| inside(from));
+        let (&[latch], &[entry]) = (back.as_slice(), before.as_slice()) else { return None };
+        let &Terminator::CondBranch(condition, yes, no) = &function.blocks[latch].terminator else {
+            return None;
+        };
+        let (after, on) = if yes == header { (no, true) } else { (yes, false) };
+        let blocks: Vec<BlockId> = flow.blocks_of(index).collect();
+        let leaves = |&id: &BlockId| {
+            let next = function.blocks[id].terminator.successors();
+            id != latch && (next.is_empty() || next.into_iter().any(|next| !inside(next)))
+        };
+        let one_way = !inside(after) && !blocks.iter().any(leaves);
+        one_way.then_some(Self { blocks, header, latch, entry, after, condition, on })
+    }
+
+    /// The instructions in their order, with their blocks and their places in those.
+    fn insts<'a>(
+        &self,
+        function: &'a Function,
+    ) -> impl Iterator<Item = ((BlockId, usize), &'a Inst)> {
+        let insts = move |&id| {
+            let insts = function.blocks[id].insts.iter().enumerate();
+            insts.map(move |(index, inst)| ((id, index), inst))
+        };
+        self.blocks.iter().flat_map(insts)
+    }
+}
+
+/// A loop that is taken in strips.
+struct Plan {
+    body: Body,
     /// The turns of a strip.
     turns: i64,
     test: Test,
@@ -122,73 +178,53 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(module: &Module, function: &Function, way: &Way, block: BlockId) -> Option<Self> {
-        if is_skipped(NAME) || way.parting[block.index()] {
+    /// A loop that begins with a block.
+    fn of(module: &Module, function: &Function, way: &Way, header: BlockId) -> Option<Self> {
+        if is_skipped(NAME) {
             return None;
         }
-        let here = &function.blocks[block];
-        let Terminator::CondBranch(condition, yes, no) = here.terminator else { return None };
-        let (after, on) = if yes == block { (no, true) } else { (yes, false) };
-        let all = &way.flow.predecessors[block.index()];
-        let mut from = all.iter().copied().filter(|&from| from != block);
-        let (Some(entry), None) = (from.next(), from.next()) else { return None };
-        if !all.contains(&block) || after == block {
-            return None;
-        }
-        let mut lines = Lines::new(module, function, way.shapes.promised(), block);
-        let test = lines.test(condition, on)?;
-        if lines.shape(way, test.number) != Shape::Uniform
-            || lines.shape(way, test.bound) != Shape::Uniform
-        {
-            return None;
-        }
-        lines.tested = Some(test);
+        let body = Body::of(function, &way.flow, header)?;
+        let mut lines = Lines::new(module, function, way.shapes.promised(), &body);
+        let test = lines.test_of_all(way, &body)?;
+        // Whether each turn passes a block, and passes it once.
+        let here = way.flow.within[header.index()];
+        let once = |block: BlockId| {
+            way.flow.within[block.index()] == here && way.flow.dominates(block, body.latch)
+        };
         let mut walks = Vec::new();
-        for (index, inst) in here.insts.iter().enumerate() {
-            let (at, value, access, is_store) = match (&inst.op, inst.result) {
-                (&Op::Load(at, access), Some(value)) => (at, Operand::Value(value), access, false),
-                (&Op::Store(at, value, access), _) => (at, value, access, true),
-                (Op::Phi(_) | Op::Assume(_), _) => continue,
-                (op, _) if op.is_pure() => continue,
-                _ => return None,
-            };
-            let ty = module.operand_type(function, value);
-            let size = i64::try_from(module.types.size(ty)).ok()?;
-            if access.volatile {
-                return None;
+        for (index, (place, inst)) in body.insts(function).enumerate() {
+            if matches!(inst.op, Op::Phi(_) | Op::Assume(_)) || inst.op.is_pure() {
+                continue;
             }
-            let step = lines.step(at, 0).filter(|&step| is_near(step));
-            let number = matches!(module.types[ty], Type::Int(_) | Type::Float(_));
-            let apart = match lines.shape(way, at) {
-                Shape::Varying => true,
-                Shape::Strided { step, .. } => step.unsigned_abs() >= CHUNK,
-                Shape::Uniform => false,
-            };
-            let is_row = number
-                && apart
-                && !access.nontemporal
-                && size as u64 * 2 <= CHUNK
-                && step.is_some_and(|step| step.abs() == size)
-                && lines.space(at) != Some(AddressSpace::Private);
-            walks.push(Walk { index, at, size, is_store, step, is_row });
+            let mut walk = lines.walk(way, index, place, inst)?;
+            walk.is_row &= once(place.0);
+            walks.push(walk);
         }
-        let rows = || walks.iter().filter(|walk| walk.is_row);
-        let turns = rows().map(|walk| CHUNK as i64 / walk.size).max()?;
-        if turns as usize * here.insts.len() > MAX_STRIP {
-            return None;
-        }
-        let checks = lines.checks(&walks, turns)?;
+        let insts = body.insts(function).count();
+        let fits = |walks: &[Walk]| {
+            let rows = walks.iter().filter(|walk| walk.is_row);
+            let turns = rows.map(|walk| CHUNK as i64 / walk.size).max()?;
+            let few = turns as usize * insts <= MAX_STRIP
+                && turns as usize * (body.blocks.len() - 1) <= MAX_STRIP_BLOCKS;
+            let checks = few.then(|| lines.checks(walks, turns)).flatten()?;
+            Some((turns, checks))
+        };
+        let (turns, checks) = fits(&walks).or_else(|| {
+            // Where a branch accesses what may be anywhere, stores stay in their places.
+            walks.iter_mut().filter(|walk| walk.is_store).for_each(|walk| walk.is_row = false);
+            (body.blocks.len() > 1).then(|| fits(&walks)).flatten()
+        })?;
         let steps = lines.steps;
-        Some(Self { block, entry, after, turns, test, steps, walks, checks })
+        Some(Self { body, turns, test, steps, walks, checks })
     }
 
     /// What has become of another loop in front of this one, or behind it.
     fn follow(&mut self, other: &Plan, written: &Written) {
-        if self.entry == other.block {
-            self.entry = written.behind;
+        if self.body.entry == other.body.latch {
+            self.body.entry = written.behind;
         }
-        if self.after == other.block {
-            self.after = written.front;
+        if self.body.after == other.body.header {
+            self.body.after = written.front;
         }
         let walked = self.walks.iter_mut().map(|walk| &mut walk.at);
         let checked = self.checks.iter_mut().flat_map(|it| [&mut it.from.at, &mut it.to.at]);
@@ -207,15 +243,16 @@ impl Plan {
     }
 }
 
-/// What is known of the values of a loop of one block.
+/// What is known of the values of a loop.
 struct Lines<'a> {
     module: &'a Module,
     function: &'a Function,
-    block: BlockId,
+    header: BlockId,
+    latch: BlockId,
     /// The extensions of numbers that do not wrap around in any group that runs this.
     promised: &'a [ValueId],
-    /// The places of the block's instructions, by result.
-    places: HashMap<ValueId, usize>,
+    /// The loop's instructions, by result.
+    own: HashMap<ValueId, &'a Inst>,
     steps: HashMap<ValueId, i64>,
     tested: Option<Test>,
 }
@@ -225,13 +262,13 @@ impl<'a> Lines<'a> {
         module: &'a Module,
         function: &'a Function,
         promised: &'a [ValueId],
-        block: BlockId,
+        body: &Body,
     ) -> Self {
-        let insts = function.blocks[block].insts.iter().enumerate();
-        let places = insts.filter_map(|(index, inst)| Some((inst.result?, index))).collect();
-        let mut lines =
-            Self { module, function, block, promised, places, steps: HashMap::new(), tested: None };
-        for inst in function.blocks[block].phis() {
+        let Body { header, latch, .. } = *body;
+        let own = body.insts(function).filter_map(|(_, inst)| Some((inst.result?, inst))).collect();
+        let (steps, tested) = Default::default();
+        let mut lines = Self { module, function, header, latch, promised, own, steps, tested };
+        for inst in function.blocks[header].phis() {
             if let (Op::Phi(arms), Some(phi)) = (&inst.op, inst.result)
                 && let Some(step) = lines.step_of_phi(phi, arms)
                 && is_near(step)
@@ -244,13 +281,13 @@ impl<'a> Lines<'a> {
 
     fn made(&self, operand: Operand) -> Option<&'a Inst> {
         let Operand::Value(value) = operand else { return None };
-        Some(&self.function.blocks[self.block].insts[*self.places.get(&value)?])
+        self.own.get(&value).copied()
     }
 
     /// By how much a phi grows in a turn, if it is a pointer or a number of 32 or 64 bits to which a constant
     /// is added.
     fn step_of_phi(&self, phi: ValueId, arms: &[(BlockId, Operand)]) -> Option<i64> {
-        let next = self.made(arms.iter().find(|arm| arm.0 == self.block)?.1)?;
+        let next = self.made(arms.iter().find(|arm| arm.0 == self.latch)?.1)?;
         match &next.op {
             Op::Address { base, offset, terms, .. } if terms.is_empty() => {
                 (*base == Operand::Value(phi)).then_some(*offset)
@@ -324,6 +361,34 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// An access that keeps its order; `None` if another operation, or an access of another kind.
+    fn walk(&self, way: &Way, index: usize, place: (BlockId, usize), inst: &Inst) -> Option<Walk> {
+        let (at, value, access, is_store) = match (&inst.op, inst.result) {
+            (&Op::Load(at, access), Some(value)) => (at, Operand::Value(value), access, false),
+            (&Op::Store(at, value, access), _) => (at, value, access, true),
+            _ => return None,
+        };
+        let ty = self.module.operand_type(self.function, value);
+        let size = i64::try_from(self.module.types.size(ty)).ok()?;
+        if access.volatile {
+            return None;
+        }
+        let step = self.step(at, 0).filter(|&step| is_near(step));
+        let number = matches!(self.module.types[ty], Type::Int(_) | Type::Float(_));
+        let apart = match self.shape(way, at) {
+            Shape::Varying => true,
+            Shape::Strided { step, .. } => step.unsigned_abs() >= CHUNK,
+            Shape::Uniform => false,
+        };
+        let is_row = number
+            && apart
+            && !access.nontemporal
+            && size as u64 * 2 <= CHUNK
+            && step.is_some_and(|step| step.abs() == size)
+            && self.space(at) != Some(AddressSpace::Private);
+        Some(Walk { index, place, at, size, is_store, step, is_row })
+    }
+
     /// Whether a value is the same in each turn.
     fn is_same(&self, operand: Operand, depth: usize) -> bool {
         let Some(inst) = self.made(operand) else { return true };
@@ -340,7 +405,7 @@ impl<'a> Lines<'a> {
         let flag = if signed { Flags::NSW } else { Flags::NUW };
         match inst.op {
             Op::Phi(ref arms) => {
-                let next = arms.iter().find(|arm| arm.0 == self.block).map(|arm| arm.1);
+                let next = arms.iter().find(|arm| arm.0 == self.latch).map(|arm| arm.1);
                 let says = |next| self.made(next).is_some_and(|inst| inst.flags.contains(flag));
                 let limit = if signed { CompareOp::SLt } else { CompareOp::ULt };
                 let limited = self.tested.is_some_and(|test| {
@@ -371,6 +436,25 @@ impl<'a> Lines<'a> {
             Some(Op::Address { base, offset, terms, .. }) if terms.is_empty() => (*base, *offset),
             _ => (operand, 0),
         }
+    }
+
+    /// What the loop makes an address of, and the constant in it.
+    fn parts(&self, mut at: Operand) -> ((Operand, Vec<(Operand, i64)>), i64) {
+        let (mut all, mut sum) = (Vec::new(), 0_i64);
+        while let Some(Op::Address { base, offset, terms, .. }) = self.made(at).map(|it| &it.op) {
+            all.extend_from_slice(terms);
+            (at, sum) = (*base, sum.wrapping_add(*offset));
+        }
+        ((at, all), sum)
+    }
+
+    /// The test at the loop's end, if all items pass or fail it together.
+    fn test_of_all(&mut self, way: &Way, body: &Body) -> Option<Test> {
+        let test = self.test(body.condition, body.on)?;
+        let together = |operand| self.shape(way, operand) == Shape::Uniform;
+        let all = !way.parting[body.latch.index()] && together(test.number) && together(test.bound);
+        self.tested = Some(test).filter(|_| all);
+        self.tested
     }
 
     /// The test at the loop's end: of a number that grows by a constant, with a limit.
@@ -423,7 +507,7 @@ impl<'a> Lines<'a> {
             _ => stays,
         };
         let fits = match stays {
-            Ne => matches!(step, 1 | -1),
+            Ne => (1..1 << 16).contains(&step.abs()),
             SLt | SLe | ULt | ULe => (1..1 << 16).contains(&step),
             SGt | SGe | UGt | UGe => (1 - (1 << 16)..0).contains(&step),
             _ => false,
@@ -436,12 +520,12 @@ impl<'a> Lines<'a> {
     /// more. Where clang counts the bytes of a row, a loop goes on as long as the number is not the bound.
     fn way_to(&self, phi: ValueId, more: i64, bound: Operand) -> Option<i64> {
         let Op::Phi(arms) = &self.made(Operand::Value(phi))?.op else { return None };
-        let first = self.constant(arms.iter().find(|arm| arm.0 != self.block)?.1)?;
+        let first = self.constant(arms.iter().find(|arm| arm.0 != self.latch)?.1)?;
         self.constant(bound)?.checked_sub(first.checked_add(more)?)
     }
 
     fn shape(&self, way: &Way, operand: Operand) -> Shape {
-        way.shapes.at(&way.flow, operand, self.block).unwrap_or(Shape::Varying)
+        way.shapes.at(&way.flow, operand, self.header).unwrap_or(Shape::Varying)
     }
 
     fn space(&self, at: Operand) -> Option<AddressSpace> {
@@ -482,7 +566,7 @@ impl<'a> Lines<'a> {
                     let (mine, others) = (ends(0, turns - 1, step), ends(0, turns - 1, by));
                     (others.0 - mine.1 - store.size, others.1 + other.size - mine.0)
                 };
-                let (one, two) = (self.origin(store.at), self.origin(other.at));
+                let (one, two) = (self.parts(store.at), self.parts(other.at));
                 if one.0 == two.0 && step == by {
                     let distance = one.1.wrapping_sub(two.1);
                     if above < distance && distance < below {
@@ -490,7 +574,21 @@ impl<'a> Lines<'a> {
                     }
                     continue;
                 }
-                checks.push(Check { from: *other, to: *store, above, below });
+                // Of accesses that keep their distance, one test does for all.
+                let same = checks.iter_mut().find_map(|check: &mut Check| {
+                    let (place, offset) = self.parts(check.from.at);
+                    let fits = check.to.index == store.index
+                        && check.from.step == other.step
+                        && place == two.0;
+                    fits.then_some((check, offset.wrapping_sub(two.1)))
+                });
+                match same {
+                    Some((check, apart)) if is_near(apart) => {
+                        check.above = check.above.min(above - apart);
+                        check.below = check.below.max(below - apart);
+                    }
+                    _ => checks.push(Check { from: *other, to: *store, above, below }),
+                }
             }
         }
         (checks.len() <= MAX_STRIP_TESTS).then_some(checks)

@@ -142,6 +142,11 @@ fn accesses_of_a_strip_keep_their_order() {
 /// How many elements are gathered or scattered one by one in the block in which all items' rows are loaded, and stored,
 /// in neighbouring elements, if a kernel has such a one.
 fn apart_in_strips(text: &str) -> Option<usize> {
+    strips_of(text).into_iter().min()
+}
+
+/// The same for each such block.
+fn strips_of(text: &str) -> Vec<usize> {
     let module = wide(text);
     let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
     let function = &widened.module.functions[widened.function];
@@ -151,7 +156,7 @@ fn apart_in_strips(text: &str) -> Option<usize> {
         let rows = ops().filter(|op| matches!(op, Op::Load(..) | Op::Store(..))).count();
         (rows >= 16 && ops().any(|op| matches!(op, Op::Phi(_)))).then_some(apart)
     };
-    function.blocks.ids().filter_map(strip).min()
+    function.blocks.ids().filter_map(strip).collect()
 }
 
 fn has_strips(text: &str) -> bool {
@@ -265,4 +270,114 @@ fn bytes_are_counted() {
         same_in_all(&module, "k", &[(ROW, inputs)]);
         assert_eq!(has_strips(&text), step.abs() == 4, "{first} to {last} by {step}");
     }
+}
+
+/// Turns with branches: forms of a loop's body, the first ones with accesses that all turns make.
+const BRANCHES: [&str; 18] = [
+    // Conditions on the counter, that say where a row begins and ends.
+    "s += r[k]; if (k >= 9) s -= r[k - 9] * 3; o[k] = s;",
+    "s += r[k]; if (k < n - 9) s -= r[k + 9] * 3; o[k] = s;",
+    "int x = r[k]; if (k < n / 2) s += x * r[k + n / 2]; else s ^= r[k - n / 2]; o[k] = s;",
+    "s += r[k] * 3; if (k == n / 2) s = s / 5 + r[0] + i; o[k] = s;",
+    "if (k & 1) s = s / 3 + r[k]; else t = s / (r[k] + 1); o[k] = s - t;",
+    // On what was read.
+    "int x = r[k]; if (x > 500) s += x * r[x % n] / 3; o[k] = s;",
+    "int x = r[k]; if (x > 500) o[99] = s; else if (x > 100) s += w[x] / 3; s += x * x;",
+    "int x = r[k]; if (w[k] > 500) { s += x; if (x & 1) s /= 3; else s /= 5; } o[k] = s + x;",
+    "int x = r[k]; switch (x & 3) { case 0: s /= 3; break; case 1: s /= w[k] + 1; break; default: s += r[k / 2]; } o[k] = s;",
+    // What may only be computed under a condition.
+    "int x = r[k]; if (m != 0) s += w[k + 40 / m] * x; else s -= x; o[k] = s;",
+    "s += r[k]; if (m != 0 && k + 40 / m > 30) s -= r[n - 1 - k] * 3; o[k] = s;",
+    // Loops within.
+    "int x = r[k]; for (int j = 0; j < (x & 3) + m; j++) s = s / 3 + x + j; o[k] = s;",
+    "int x = r[k]; for (int j = 0; j < (x & 3); j++) { t += w[j + k]; if (t & 1) t += x; } o[k] = s += t;",
+    "int x = r[k], j = 0; do { s += w[j] / 3; } while (++j < (x & 3)); o[k] = s;",
+    "int x = r[k]; for (int j = 0; j < n; j++) s += r[j] * x; o[k] = s;",
+    "int x = r[k], j = 0; do { s = s / 3 + o[k + m]; o[k] = s ^ x; } while (++j < (x & 3)); s += x;",
+    // A row that few turns walk along, and stores of which the last one counts.
+    "int x = w[k]; if (x > 500) s += r[k] / 3;",
+    "int x = r[k]; o[k] = x; if (x > 500) o[k] = s / 3; s += x;",
+];
+
+#[test]
+fn turns_have_branches() {
+    let kernel = |(number, body): (usize, &str)| {
+        format!(
+            "kernel void form{number}(global int *out, global int *io, global const int *in,
+                                      global const int *w, int n, int m) {{
+               int i = get_global_id(0), s = i, t = 1;
+               global const int *r = in + i * n;
+               global int *o = io + i * 100;
+               #pragma clang loop unroll(disable)
+               for (int k = 0; k < n; k++) {{ {body} }}
+               out[i] = s - t; }}"
+        )
+    };
+    let numbers = |count, by: i32| ints(count, |i| i * by % 1009);
+    for (number, body) in BRANCHES.into_iter().enumerate() {
+        let text = kernel((number, body));
+        // The last row ends with its buffer.
+        let run = |(n, m): (i32, i32)| {
+            let rows = numbers(48 * n.max(1), 37);
+            let buffers = [ints(48, |_| 0), ints(4800, |_| 0), rows, numbers(1009, 11)];
+            (ROW, [buffers.as_slice(), &[int(n), int(m)]].concat())
+        };
+        let runs: Vec<Run> = TURNS.into_iter().flat_map(|n| [(n, 0), (n, 2)]).map(run).collect();
+        same_in_all(&wide(&text), &format!("form{number}"), &runs);
+        let strips = !body.starts_with("int x = w");
+        assert_eq!(apart_in_strips(&text).is_some(), strips, "{text}");
+    }
+}
+
+/// Of loops within each other, the inner one is taken: it has more turns.
+#[test]
+fn inner_loops_are_taken() {
+    let text = "kernel void k(global int *out, global const int *in, int n, int m) {
+                  int i = get_global_id(0), s = 0;
+                  global const int *r = in + i * n, *q = r;
+                  for (int k = 0; k < n; k++) {
+                    s = s / 3 + r[k];
+                    for (int j = 0; j < m; j++) s += q[j] * s;
+                    q += m; }
+                  out[i] = s; }";
+    assert_eq!(strips_of(text), [0]);
+    let inputs = |n| vec![ints(48, |_| 0), ints(6000, |i| i * 37 % 1009), int(n), int(6)];
+    same_in_all(&wide(text), "k", &TURNS.map(|n| (ROW, inputs(n))));
+}
+
+/// Several accesses to a row in different blocks of a loop, at all distances from a store: one test does for all.
+#[test]
+fn one_test_for_accesses_at_fixed_distances() {
+    let text = "kernel void k(global int *io, int n, int from, int to) {
+                  global int *row = io + 100 * get_global_id(0), *out = row + to;
+                  row += from;
+                  int s = 0;
+                  #pragma clang loop unroll(disable)
+                  for (int k = 0; k < n; k++) {
+                    s += row[k + 3];
+                    if (k > 8) s = s / 3 + row[k - 3];
+                    s += row[k - 7] - row[k + 9] + row[k + 12] - row[k + 15];
+                    out[k] = s; } }";
+    let run = |(n, distance): (i32, i32)| -> Run {
+        let args = vec![ints(48 * 100, |i| i * 37 % 1009), int(n), int(40), int(40 + distance)];
+        (ROW, args)
+    };
+    let distances = (-20..=24).flat_map(|by| [(8, by), (19, by)]);
+    same_in_all(&wide(text), "k", &distances.map(run).collect::<Vec<_>>());
+    assert!(apart_in_strips(text).is_some());
+}
+
+/// A counter that moves by more than one, until it is a number that is only known at run time.
+#[test]
+fn counters_reach_a_number() {
+    let text = "kernel void k(global int *out, global const int *in, int n) {
+                  int i = get_global_id(0);
+                  global const int *row = in + i * 40;
+                  int s = 1;
+                  for (int k = 12; k != n * 3 + 15; k += 3) s = s * 3 + *row++;
+                  for (int k = n * 3 + 15; k != 12; k -= 3) s = s * 5 + *row++;
+                  out[i] = s; }";
+    assert!(has_strips(text));
+    let inputs = |n| vec![numbers("int", 48, 0), numbers("int", 48 * 80, 7), int(n)];
+    same_in_all(&wide(text), "k", &TURNS.map(|n| (ROW, inputs(n))));
 }

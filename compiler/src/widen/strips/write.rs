@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Lines, Plan, Test, Walk};
+use super::{Body, Lines, Plan, Test, Walk};
+use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, Block, BlockId, CompareOp, ConvertOp, Flags, Function, Inst, Loc, Module, Op,
+    BinaryOp, Block, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Module, Op,
     Operand, Terminator, Type, TypeId, UnaryOp, ValueId,
 };
 
@@ -22,21 +23,25 @@ pub(super) struct Written {
 
 /// Writes the strips of a loop.
 pub(super) struct Writer<'a> {
-    module: &'a mut Module,
-    function: &'a mut Function,
+    pub(super) module: &'a mut Module,
+    pub(super) function: &'a mut Function,
     plan: &'a Plan,
-    /// The block that is written.
-    insts: Vec<Inst>,
-    loc: Loc,
+    /// The blocks of the loop as they were, and their instructions by result.
+    pub(super) old: Vec<Block>,
+    pub(super) made: HashMap<ValueId, Inst>,
+    /// The block that is written, and its instructions so far.
+    pub(super) open: BlockId,
+    pub(super) insts: Vec<Inst>,
+    pub(super) loc: Loc,
     rows: Vec<ValueId>,
-    long: TypeId,
-    bool: TypeId,
+    pub(super) long: TypeId,
+    pub(super) bool: TypeId,
 }
 
 /// The values of a turn, by those of the loop.
-type Names = HashMap<ValueId, Operand>;
+pub(super) type Names = HashMap<ValueId, Operand>;
 
-fn named(names: &Names, operand: Operand) -> Operand {
+pub(super) fn named(names: &Names, operand: Operand) -> Operand {
     match operand {
         Operand::Value(value) => names.get(&value).copied().unwrap_or(operand),
         Operand::Const(_) => operand,
@@ -46,52 +51,71 @@ fn named(names: &Names, operand: Operand) -> Operand {
 impl<'a> Writer<'a> {
     pub(super) fn new(module: &'a mut Module, function: &'a mut Function, plan: &'a Plan) -> Self {
         let (long, bool) = (module.types.int(64), module.types.bool());
-        let loc = function.blocks[plan.block].loc;
+        let old: Vec<Block> =
+            plan.body.blocks.iter().map(|&id| function.blocks[id].clone()).collect();
+        let loc = function.blocks[plan.body.latch].loc;
+        let insts = old.iter().flat_map(|block| &block.insts);
+        let made = insts.filter_map(|inst| Some((inst.result?, inst.clone()))).collect();
         let (insts, rows) = Default::default();
-        Self { module, function, plan, insts, loc, rows, long, bool }
+        let mut writer =
+            Self { module, function, plan, old, made, open: ENTRY, insts, loc, rows, long, bool };
+        writer.open = writer.block();
+        writer
     }
 
-    fn value(&mut self, op: Op, ty: TypeId) -> Operand {
+    /// A block that is written later.
+    pub(super) fn block(&mut self) -> BlockId {
+        let terminator = Terminator::Unreachable;
+        self.function.blocks.push(Block { insts: Vec::new(), terminator, loc: self.loc })
+    }
+
+    pub(super) fn value(&mut self, op: Op, ty: TypeId) -> Operand {
         let result = self.function.new_value(ty);
         let (flags, loc) = (Flags::empty(), self.loc);
         self.insts.push(Inst { result: Some(result), op, flags, loc });
         Operand::Value(result)
     }
 
-    fn number(&mut self, ty: TypeId, value: i64) -> Operand {
+    pub(super) fn number(&mut self, ty: TypeId, value: i64) -> Operand {
         Operand::Const(self.module.const_int(ty, value as u64))
     }
 
-    /// Ends the block that is written.
-    fn end(&mut self, terminator: Terminator) -> BlockId {
+    /// The phis of the loop, with what they are in its first turn, and in the next one.
+    pub(super) fn phis(&self, entry: BlockId, latch: BlockId) -> Vec<(ValueId, Operand, Operand)> {
+        let phi = |inst: &Inst| match &inst.op {
+            Op::Phi(arms) => {
+                let arm = |from| arms.iter().find(|arm| arm.0 == from).map(|arm| arm.1);
+                Some((inst.result?, arm(entry)?, arm(latch)?))
+            }
+            _ => None,
+        };
+        self.old[0].phis().filter_map(phi).collect()
+    }
+
+    /// Ends the block that is written, and goes on with another one.
+    pub(super) fn end(&mut self, terminator: Terminator, next: BlockId) -> BlockId {
         let insts = std::mem::take(&mut self.insts);
-        self.function.blocks.push(Block { insts, terminator, loc: self.loc })
+        let open = std::mem::replace(&mut self.open, next);
+        self.function.blocks[open] = Block { insts, terminator, loc: self.loc };
+        open
     }
 
     pub(super) fn write(mut self) -> Written {
-        let Plan { block, entry, after, turns, ref walks, .. } = *self.plan;
-        let old = self.function.blocks[block].clone();
-        let phis: Vec<(ValueId, Operand, Operand)> = old
-            .phis()
-            .filter_map(|inst| match &inst.op {
-                Op::Phi(arms) => {
-                    let arm = |from| arms.iter().find(|arm| arm.0 == from).map(|arm| arm.1);
-                    Some((inst.result?, arm(entry)?, arm(block)?))
-                }
-                _ => None,
-            })
-            .collect();
+        let Plan { ref body, turns, ref walks, .. } = *self.plan;
+        let Body { header, latch, entry, after, .. } = *body;
+        let phis = self.phis(entry, latch);
         // In front of the strips: where everything begins, and whether there is one.
         let starts: Names = phis.iter().map(|&(phi, start, _)| (phi, start)).collect();
         let mut at_start = starts.clone();
         let known = || walks.iter().filter(|walk| walk.step.is_some());
         let firsts: HashMap<usize, Operand> =
-            known().map(|walk| (walk.index, self.copied(&old, walk.at, &mut at_start))).collect();
-        let number = self.copied(&old, self.plan.test.number, &mut at_start);
+            known().map(|walk| (walk.index, self.copied(walk.at, &mut at_start))).collect();
+        let number = self.copied(self.plan.test.number, &mut at_start);
         let room = self.room(number);
         let (fixed, moving) = (self.checked(&firsts, true), self.checked(&firsts, false));
         let before = self.all(room, [fixed, moving]);
-        let front = self.end(Terminator::CondBranch(before, block, block));
+        let head = self.block();
+        let front = self.end(Terminator::CondBranch(before, head, header), head);
 
         // A strip.
         let turn = self.function.new_value(self.long);
@@ -117,12 +141,13 @@ impl<'a> Writer<'a> {
             walked.insert(walk.index, self.moved(first, count, step, ty));
         }
         let first = names.clone();
+        let accesses: Vec<Inst> = self.old.iter().flat_map(|block| &block.insts).cloned().collect();
         // What each turn loads from rows, in front of all.
         let mut loaded: HashMap<(usize, i64), Operand> = HashMap::new();
         for walk in walks.iter().filter(|walk| walk.is_row && !walk.is_store) {
             for turn in 0..turns {
                 let Inst { result: Some(result), op: Op::Load(_, access), .. } =
-                    old.insts[walk.index]
+                    accesses[walk.index]
                 else {
                     continue;
                 };
@@ -143,51 +168,20 @@ impl<'a> Writer<'a> {
                     names.insert(phi, name);
                 }
             }
-            for (index, inst) in old.insts.iter().enumerate() {
-                self.loc = inst.loc;
-                let walk = self.plan.walk(index);
-                let mut new = inst.clone();
-                new.op.for_each_operand_mut(|operand| *operand = named(&names, *operand));
-                match (&mut new.op, walk) {
-                    (Op::Phi(_), _) => continue,
-                    (Op::Load(..), Some(walk)) if walk.is_row => {
-                        if let Some(result) = inst.result {
-                            names.insert(result, loaded[&(index, turn)]);
-                        }
-                        continue;
-                    }
-                    (Op::Store(_, value, _), Some(walk)) if walk.is_row => {
-                        stores.push((index, turn, *value));
-                        continue;
-                    }
-                    (Op::Load(at, _) | Op::Store(at, ..), Some(walk)) => {
-                        if let Some(&there) = walked.get(&index) {
-                            *at = self.ahead(there, turn * walk.step.unwrap_or(0));
-                        }
-                    }
-                    _ => {}
-                }
-                if let Some(result) = inst.result {
-                    let ty = self.function.values[result].ty;
-                    let name = self.function.new_value(ty);
-                    names.insert(result, Operand::Value(name));
-                    new.result = Some(name);
-                }
-                self.insts.push(new);
-            }
+            self.turn(turn, &mut names, &walked, &loaded, &mut stores);
         }
         stores.sort_by_key(|&(index, turn, _)| (index, turn));
         for (index, turn, value) in stores {
             let (Op::Store(_, _, access), Some(walk)) =
-                (&old.insts[index].op, self.plan.walk(index))
+                (&accesses[index].op, self.plan.walk(index))
             else {
                 continue;
             };
             let at = self.in_row(walked[&index], turn * walk.step.unwrap_or(0));
-            let (op, loc) = (Op::Store(at, value, *access), old.insts[index].loc);
+            let (op, loc) = (Op::Store(at, value, *access), accesses[index].loc);
             self.insts.push(Inst { result: None, op, flags: Flags::empty(), loc });
         }
-        self.loc = old.loc;
+        self.loc = self.function.blocks[latch].loc;
         let by = self.number(self.long, turns);
         let next = self.value(Op::Binary(BinaryOp::Add, count, by), self.long);
         let ends: Vec<Operand> = phis
@@ -198,13 +192,10 @@ impl<'a> Writer<'a> {
             })
             .collect();
         // Whether there is another one.
-        let (condition, on) = match old.terminator {
-            Terminator::CondBranch(condition, yes, _) => (named(&names, condition), yes == block),
-            _ => (names[&phis[0].0], true),
-        };
+        let condition = named(&names, body.condition);
         let at = self.number_of(&first, turns);
         let room = self.room(at);
-        let stays = match on {
+        let stays = match body.on {
             true => condition,
             false => self.value(Op::Unary(UnaryOp::Not, condition), self.bool),
         };
@@ -215,9 +206,9 @@ impl<'a> Writer<'a> {
         }
         let moving = self.checked(&places, false);
         let again = self.all(stays, [Some(room), moving]);
-        let strip = self.end(Terminator::CondBranch(again, block, block));
-        let rest = self.end(Terminator::CondBranch(stays, block, after));
-        let body = &mut self.function.blocks[strip];
+        let rest = self.block();
+        let strip = self.end(Terminator::CondBranch(again, head, rest), rest);
+        self.end(Terminator::CondBranch(stays, header, after), rest);
         let others =
             phis.iter().zip(&ends).filter(|(phi, _)| !self.plan.steps.contains_key(&phi.0));
         let nexts = std::iter::once(next).chain(others.map(|(_, &end)| end));
@@ -225,25 +216,106 @@ impl<'a> Writer<'a> {
             result: Some(result),
             op: Op::Phi(vec![(front, start), (strip, next)]),
             flags: Flags::empty(),
-            loc: old.loc,
+            loc: self.loc,
         };
         let mut insts: Vec<Inst> = heads.into_iter().zip(nexts).map(phi).collect();
-        insts.append(&mut body.insts);
-        body.insts = insts;
-        body.terminator = Terminator::CondBranch(again, strip, rest);
-        self.function.blocks[front].terminator = Terminator::CondBranch(before, strip, block);
-        self.join([front, strip, rest], &ends, &names)
+        let first = &mut self.function.blocks[head].insts;
+        insts.append(first);
+        *first = insts;
+        let strips: Vec<BlockId> = self.function.blocks.ids().skip(front.index()).collect();
+        self.join(front, rest, &strips, &ends, &names)
+    }
+
+    /// Writes a turn of a strip, behind the turns before it.
+    fn turn(
+        &mut self,
+        turn: i64,
+        names: &mut Names,
+        walked: &HashMap<usize, Operand>,
+        loaded: &HashMap<(usize, i64), Operand>,
+        stores: &mut Vec<(usize, i64, Operand)>,
+    ) {
+        let Body { blocks, latch, .. } = &self.plan.body;
+        let mut places: HashMap<BlockId, BlockId> = HashMap::from([(blocks[0], self.open)]);
+        for &id in &blocks[1..] {
+            places.insert(id, self.block());
+        }
+        let old = std::mem::take(&mut self.old);
+        // An inner loop's phis have values of blocks behind them.
+        let mut index = 0;
+        for inst in old.iter().flat_map(|block| &block.insts) {
+            if let Some(result) = inst.result
+                && let Some(name) = match loaded.get(&(index, turn)) {
+                    Some(&name) => Some(name),
+                    None if index < old[0].phis().count() => None,
+                    None => {
+                        let ty = self.function.values[result].ty;
+                        Some(Operand::Value(self.function.new_value(ty)))
+                    }
+                }
+            {
+                names.insert(result, name);
+            }
+            index += 1;
+        }
+        index = 0;
+        for (&id, block) in blocks.iter().zip(&old) {
+            for inst in &block.insts {
+                let here = index;
+                index += 1;
+                self.loc = inst.loc;
+                let walk = self.plan.walk(here);
+                let mut new = inst.clone();
+                new.op.for_each_operand_mut(|operand| *operand = named(names, *operand));
+                match (&mut new.op, walk) {
+                    (Op::Phi(_), _) if id == blocks[0] => continue,
+                    (Op::Phi(arms), _) => arms.iter_mut().for_each(|arm| arm.0 = places[&arm.0]),
+                    (Op::Load(..), Some(walk)) if walk.is_row => continue,
+                    (Op::Store(_, value, _), Some(walk)) if walk.is_row => {
+                        stores.push((here, turn, *value));
+                        continue;
+                    }
+                    (Op::Load(at, _) | Op::Store(at, ..), Some(walk)) => {
+                        if let Some(&there) = walked.get(&here) {
+                            *at = self.ahead(there, turn * walk.step.unwrap_or(0));
+                        }
+                    }
+                    _ => {}
+                }
+                if let Some(Operand::Value(name)) = inst.result.map(|it| names[&it]) {
+                    new.result = Some(name);
+                }
+                self.insts.push(new);
+            }
+            if id == *latch {
+                continue;
+            }
+            self.loc = block.loc;
+            let mut terminator = block.terminator.clone();
+            terminator.for_each_operand_mut(|operand| *operand = named(names, *operand));
+            terminator.for_each_successor_mut(|next| *next = places[next]);
+            let next = blocks.iter().skip_while(|it| **it != id).nth(1).unwrap_or(latch);
+            self.end(terminator, places[next]);
+        }
+        self.old = old;
     }
 
     /// Leads to the loop from in front of the strips and from behind them, and from either on.
-    fn join(self, [front, strip, rest]: [BlockId; 3], ends: &[Operand], names: &Names) -> Written {
-        let Plan { block, entry, after, .. } = *self.plan;
+    fn join(
+        self,
+        front: BlockId,
+        rest: BlockId,
+        strips: &[BlockId],
+        ends: &[Operand],
+        names: &Names,
+    ) -> Written {
+        let Body { header, latch, entry, after, .. } = self.plan.body;
         let Function { blocks, values, .. } = self.function;
         let insts = Vec::new();
         let behind = Block { insts, terminator: Terminator::Branch(after), loc: self.loc };
         let behind = blocks.push(behind);
         for (from, old, new) in
-            [(entry, block, front), (block, after, behind), (rest, after, behind)]
+            [(entry, header, front), (latch, after, behind), (rest, after, behind)]
         {
             blocks[from].terminator.for_each_successor_mut(|next| {
                 if *next == old {
@@ -251,19 +323,18 @@ impl<'a> Writer<'a> {
                 }
             });
         }
-        for (inst, &end) in blocks[block].insts.iter_mut().zip(ends) {
+        for (inst, &end) in blocks[header].insts.iter_mut().zip(ends) {
             if let Op::Phi(arms) = &mut inst.op {
                 arms.iter_mut().filter(|arm| arm.0 == entry).for_each(|arm| arm.0 = front);
                 arms.push((rest, end));
             }
         }
-        blocks[after].redirect_phis(block, behind);
+        blocks[after].redirect_phis(latch, behind);
         // The code behind uses the values of the last turn, wherever that was.
-        let own: HashSet<ValueId> =
-            blocks[block].insts.iter().filter_map(|inst| inst.result).collect();
+        let own: HashSet<ValueId> = self.made.keys().copied().collect();
+        let inside = |id| strips.contains(&id) || self.plan.body.blocks.contains(&id);
         let (mut used, mut order) = (HashMap::new(), Vec::new());
-        let inside = [block, front, strip, rest];
-        for (_, here) in blocks.iter_mut().filter(|(id, _)| !inside.contains(id)) {
+        for (_, here) in blocks.iter_mut().filter(|(id, _)| !inside(*id)) {
             let mut rename = |operand: &mut Operand| {
                 if let Operand::Value(value) = *operand
                     && own.contains(&value)
@@ -280,7 +351,7 @@ impl<'a> Writer<'a> {
         }
         let phi = |value: ValueId| {
             let (one, other) = (Operand::Value(value), named(names, Operand::Value(value)));
-            let op = Op::Phi(vec![(block, one), (rest, other)]);
+            let op = Op::Phi(vec![(latch, one), (rest, other)]);
             Inst { result: Some(used[&value]), op, flags: Flags::empty(), loc: self.loc }
         };
         blocks[behind].insts = order.into_iter().map(phi).collect();
@@ -288,23 +359,26 @@ impl<'a> Writer<'a> {
     }
 
     /// What a value of the loop is in the first turn.
-    fn copied(&mut self, old: &Block, operand: Operand, names: &mut Names) -> Operand {
+    pub(super) fn copied(&mut self, operand: Operand, names: &mut Names) -> Operand {
         let Operand::Value(value) = operand else { return operand };
         if let Some(&name) = names.get(&value) {
             return name;
         }
-        let Some(inst) = old.insts.iter().find(|inst| inst.result == Some(value)) else {
-            return operand;
-        };
+        let Some(inst) = self.made.get(&value).cloned() else { return operand };
         // Those of addresses that are not known are copied nowhere.
         if !inst.op.is_pure() {
             return operand;
         }
-        let mut new = inst.clone();
+        let mut new = inst;
+        // A condition may be what makes it hold.
+        new.flags = Flags::empty();
+        if let Op::Address { inbounds, .. } = &mut new.op {
+            *inbounds = false;
+        }
         let mut operands = Vec::new();
         new.op.for_each_operand(|operand| operands.push(operand));
         let copies: Vec<Operand> =
-            operands.into_iter().map(|operand| self.copied(old, operand, names)).collect();
+            operands.into_iter().map(|operand| self.copied(operand, names)).collect();
         let mut copies = copies.into_iter();
         new.op.for_each_operand_mut(|operand| {
             if let Some(copy) = copies.next() {
@@ -319,7 +393,13 @@ impl<'a> Writer<'a> {
     }
 
     /// A value so many steps further.
-    fn moved(&mut self, start: Operand, count: Operand, step: i64, ty: TypeId) -> Operand {
+    pub(super) fn moved(
+        &mut self,
+        start: Operand,
+        count: Operand,
+        step: i64,
+        ty: TypeId,
+    ) -> Operand {
         if step == 0 {
             return start;
         }
@@ -347,7 +427,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A value plus a constant.
-    fn ahead(&mut self, from: Operand, by: i64) -> Operand {
+    pub(super) fn ahead(&mut self, from: Operand, by: i64) -> Operand {
         if by == 0 {
             return from;
         }
@@ -362,7 +442,7 @@ impl<'a> Writer<'a> {
 
     /// The number that is compared, so many turns behind the first one of a strip.
     fn number_of(&mut self, first: &Names, turns: i64) -> Operand {
-        let lines = Lines::new(self.module, self.function, &[], self.plan.block);
+        let lines = Lines::new(self.module, self.function, &[], &self.plan.body);
         let Test { number, step, .. } = self.plan.test;
         let (phi, more) = lines.origin(number);
         self.ahead(named(first, phi), more.wrapping_add(turns * step))
@@ -377,7 +457,7 @@ impl<'a> Writer<'a> {
         let left = self.value(Op::Binary(BinaryOp::Sub, a, b), ty);
         let turns = self.plan.turns;
         let (least, how) = match stays {
-            Ne => (turns - 1, UGe),
+            Ne => ((turns - 1) * step.abs(), UGe),
             SLt | ULt | SGt | UGt => ((turns - 2) * step.abs(), UGt),
             SLe | ULe | SGe | UGe => ((turns - 2) * step.abs(), UGe),
             _ => (i64::MAX, UGt),
