@@ -111,6 +111,13 @@ pub fn is_skipped(name: &str) -> bool {
     skipped.split(',').any(|skipped| skipped == name)
 }
 
+/// Removes what cannot be reached from a function, and joins blocks that only follow each other.
+pub(crate) fn tidied(function: &mut Function) {
+    blocks::remove_unreachable(function);
+    simplify::drop_single_phis(function);
+    blocks::join_chains(function);
+}
+
 /// A kernel's part of its module, and the kernel with all calls inlined, before any pass, with its own copy of
 /// the private variables of module scope. `None` if it would weigh more than `limit`.
 pub fn inlined(module: &Module, kernel: &Kernel, limit: usize) -> Option<(Module, Function)> {

@@ -469,6 +469,9 @@ fn without_masks(
     if !together && let Some(both) = edges::run(module, source, &way, steps) {
         way = both;
     }
+    if let Some(split) = strips::splits::run(module, source, &way, steps)? {
+        way = split;
+    }
     if whole::run(module, source, &way) {
         way = Way::new(module, source, Rows::Whole, steps)?;
     }

@@ -9,7 +9,8 @@
 //!                                  s += a[k] * b[k];
 //! ```
 //!
-//! A loop may have branches: what each turn accesses once, whatever they are, moves.
+//! A loop may have branches: what each turn accesses once, whatever they are, moves. If an access depends on a condition on
+//! the loop's counter, the loop is taken apart first ([`splits`]).
 //!
 //! The number of turns and the places of the rows may be anything, as long as all items take the same turns.
 //! What is loaded, or stored, in 16 neighbouring bytes of each item's row is then [`transpose`](super::transpose)d.
@@ -18,6 +19,7 @@
 //! known from their addresses, or tested before each strip: then the loop goes on as before. Of one item's
 //! accesses only, since those of two are not in order.
 
+pub(super) mod splits;
 mod write;
 
 use std::collections::{HashMap, HashSet};

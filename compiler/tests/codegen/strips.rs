@@ -381,3 +381,76 @@ fn counters_reach_a_number() {
     let inputs = |n| vec![numbers("int", 48, 0), numbers("int", 48 * 80, 7), int(n)];
     same_in_all(&wide(text), "k", &TURNS.map(|n| (ROW, inputs(n))));
 }
+
+/// Loops with a condition on their counter for accesses to rows, which are taken apart.
+fn with_condition(ty: &str, loops: &[&str], condition: &str) -> String {
+    let loops: String = loops
+        .iter()
+        .map(|head| {
+            format!(
+                "p = row; _Pragma(\"clang loop unroll(disable)\")
+                 for ({ty} {head}) {{
+                   s = s * 3 + *p;
+                   if ({condition}) s -= p[9] / 3; else s ^= p[-9];
+                   p++; }}"
+            )
+        })
+        .collect();
+    format!(
+        "kernel void k(global int *out, global const int *in, int n, {ty} m) {{
+           int i = get_global_id(0), s = i;
+           global const int *row = in + i * 100 + 30, *p;
+           {loops}
+           out[i] = s; }}"
+    )
+}
+
+#[test]
+fn loops_are_taken_apart_at_conditions() {
+    let loops = ["k = 0; k < n; k++", "k = n; k-- != 0; ", "k = 0; k < 3 * n; k += 3"];
+    for (ty, op) in ["int", "uint"]
+        .into_iter()
+        .flat_map(|ty| ["<", "<=", ">", ">=", "==", "!="].map(|op| (ty, op)))
+    {
+        let text = with_condition(ty, &loops, &format!("k {op} m"));
+        let strips = strips_of(&text);
+        assert!(strips.len() >= 6 && strips.iter().all(|apart| *apart == 0), "{strips:?} {text}");
+        let run = |(n, m): (i32, i32)| {
+            let buffers = vec![ints(48, |_| 0), ints(4800, |i| i * 37 % 1009)];
+            (ROW, [buffers, vec![int(n), int(m)]].concat())
+        };
+        let runs = [1, 6, 19, 35]
+            .into_iter()
+            .flat_map(|n| [i32::MIN, -1, 0, 1, 8, 9, n, 2 * n, i32::MAX].map(|m| (n, m)));
+        same_in_all(&wide(&text), "k", &runs.map(run).collect::<Vec<_>>());
+    }
+}
+
+/// A counter that wraps around, and conditions that change more than once.
+#[test]
+fn conditions_change_more_than_once() {
+    let wraps =
+        ["k = m; k != m + n; k++", "k = m; k != m - n; k--", "k = m; k != m + n * 5; k += 5"];
+    let twice = ["k = 0; k < n; k++", "k = 0; k != n; k++", "k = n; k > 0; k--"];
+    let texts = [
+        with_condition("uint", &wraps, "k > 9"),
+        with_condition("uint", &wraps, "k <= 0x80000003"),
+        with_condition("int", &wraps, "k < 9"),
+        with_condition("int", &wraps[..2], "k >= -9"),
+        with_condition("uint", &twice, "k - 5 < 12"),
+        with_condition("uint", &twice, "k - m < 12"),
+        with_condition("int", &twice[..1], "k > 5 && k < n - 9"),
+        with_condition("int", &twice[..1], "k < 6 || k == 19 || k == m"),
+    ];
+    for text in &texts {
+        let run = |(n, m): (i32, i32)| {
+            let buffers = vec![ints(48, |_| 0), ints(4800, |i| i * 37 % 1009)];
+            (ROW, [buffers, vec![int(n), int(m)]].concat())
+        };
+        let runs = [1, 6, 19, 35]
+            .into_iter()
+            .flat_map(|n| [i32::MIN, i32::MAX - 13, -17, -1, 0, 1, 8].map(|m| (n, m)));
+        same_in_all(&wide(text), "k", &runs.map(run).collect::<Vec<_>>());
+        assert!(strips_of(text).len() >= 2, "{text}");
+    }
+}
