@@ -56,6 +56,7 @@ mod refusal;
 mod retries;
 mod runs;
 mod shape;
+mod signs;
 mod steps;
 mod strips;
 mod sums;
@@ -254,6 +255,7 @@ fn widen_for(
         pass.run(&mut module, &mut source);
     }
     let subgroups = check(&module, kernel, &source, lanes)?;
+    signs::run(&module, &mut source);
     let steps = lay_out(&mut module, &mut source, lanes);
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());

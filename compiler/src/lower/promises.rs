@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the numbers of a group fit 32 bits, where vectors rely on that ([`Promises`]).
 
-use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, GROUP, GROUP_SIZE, NUM_GROUPS};
+use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, GROUP, GROUP_SIZE, NUM_GROUPS, local_size};
 use crate::ir::{Kernel, WorkItemQuery};
 use crate::widen::{Holds, Number, Promises};
 
@@ -162,7 +162,13 @@ impl Writer<'_> {
             }
             Q::LocalLinearId => ("0".into(), MOST_ITEMS.to_string()),
             Q::GroupId => one(self.word("%ctx", GROUP + 4 * d)),
-            Q::LocalSize => ("0".into(), self.word("%launch", GROUP_SIZE + 4 * d)),
+            // The last group of a row may have fewer items. Bounds that span from 0 to all of them would make a halo,
+            // `(get_local_size(0) - 2 * border) * get_group_id(0)`, seem to begin below 0 in each group.
+            Q::LocalSize => {
+                let size = format!("%p.items{d}");
+                self.text += &local_size(&size, d as u8, None);
+                one(size)
+            }
             Q::EnqueuedLocalSize => one(self.word("%launch", GROUP_SIZE + 4 * d)),
             Q::NumGroups => one(self.word("%launch", NUM_GROUPS + 4 * d)),
             Q::GlobalSize => one(self.load("%launch", GLOBAL_SIZE + 8 * d, "i64", 8)),

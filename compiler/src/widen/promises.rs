@@ -284,6 +284,13 @@ impl Trial {
     }
 }
 
+/// The number that an operand is, with its sign, if it is a constant.
+pub(super) fn signed_bits(module: &Module, operand: Operand) -> Option<i64> {
+    let Operand::Const(id) = operand else { return None };
+    let unused = 64 - module.types.scalar_bits(module.constants[id].ty).clamp(1, 64);
+    Some(((module.const_bits(id)? << unused) as i64) >> unused)
+}
+
 impl Makers<'_> {
     /// What a constant is added to, and the constant.
     fn split(&self, operand: Operand) -> Option<(ValueId, i64)> {

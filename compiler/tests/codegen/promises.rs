@@ -5,7 +5,7 @@
 use tally_compiler::widen::widen;
 
 use crate::diff::{Input, Run, same_in_all};
-use crate::harness::{Grid, clang, module};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, value};
 use crate::widen::{int, ints, wide};
 
 /// How many conditions a kernel has, and whether its widened form has branches.
@@ -115,6 +115,116 @@ fn indices_have_no_sign() {
             let module = module(&clang::compile_text(&text, &[level, "-w"]));
             same_in_all(&module, "k", &runs);
         }
+    }
+}
+
+/// Tiles with a border, `(get_local_size(0) - 2 * border) * get_group_id(0)`: the promises hold in all groups, also in those
+/// at an edge, whose items have negative numbers that they do not use. Two counts tell how many items run beside each
+/// other: one at a time, the second of an item is behind its first.
+#[test]
+fn groups_of_tiles_with_borders_run_in_vectors() {
+    const ITEMS: usize = 4 * 64 + 32;
+    let (border, n) = (5, 230);
+    let bodies =
+        [("int", border, "if (x >= 0 && x < n) got = in[x];"), ("uint", 0, "got = in[x];")];
+    for (ty, before, body) in bodies {
+        let module = wide(&format!(
+            "kernel void tiles(global int *out, global int *beside, global int *counts, global const int *in, int n, {ty} border) {{
+               {ty} size = get_local_size(0), group = get_group_id(0), l = get_local_id(0);
+               {ty} x = (size - 2 * border) * group + l - {before};
+               int i = get_global_id(0), got = -1;
+               int one = atomic_inc(&counts[group]);
+               {body}
+               int two = atomic_inc(&counts[group]);
+               out[i] = got;
+               beside[i] = two - one;
+             }}"
+        ));
+        let kernel = Kernel::with_lanes(&module, "tiles", &targets()[0], 8);
+        let (mut out, mut beside, mut counts) = ([0; ITEMS], [0; ITEMS], [0; 8]);
+        let mut data: Vec<i32> = (0..n).map(|i| i * 7).collect();
+        let buffers = [&mut out[..], &mut beside, &mut counts, &mut data].map(buffer);
+        let values = [n, border].map(value);
+        kernel.run(Grid::line(ITEMS as u64, 64), buffers.into_iter().chain(values).collect());
+        for i in 0..ITEMS as i32 {
+            let (group, size) = (i / 64, if i < 256 { 64 } else { 32 });
+            let x = (size - 2 * border) * group + i % 64 - before;
+            let expected = if (0..n).contains(&x) { x * 7 } else { -1 };
+            assert_eq!(out[i as usize], expected, "item {i}");
+            assert_eq!(beside[i as usize], 8, "item {i}: {body}");
+        }
+    }
+}
+
+/// Whether the index of a load behind a test has a sign.
+fn has_sign(test: &str, index: &str) -> bool {
+    let module = wide(&format!(
+        "kernel void k(global int *out, global const int *in, int first, int n, int flag) {{
+           int i = get_global_id(0), x = first + i;
+           if ({test}) out[i] = in[{index}];
+         }}"
+    ));
+    let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+    let text = widened.module.function_text(widened.function).to_string();
+    let kinds = [text.contains("i64 = sext"), text.contains("i64 = zext")];
+    assert_ne!(kinds[0], kinds[1], "{text}");
+    kinds[0]
+}
+
+#[test]
+fn indices_behind_tests_keep_their_sign() {
+    for (test, index) in [
+        ("x >= 0 && x < n", "(uint)x"),
+        ("flag && x >= 0 && x < n", "(uint)x"),
+        ("!(x < 0 || x >= n)", "(uint)x"),
+        ("x < n && !(flag || x < 0)", "(uint)x"),
+        ("x > 0", "(uint)(x - 1)"),
+        ("x >= 3", "(uint)(x - 2)"),
+        ("(uint)x < 100", "(uint)x"),
+    ] {
+        assert!(has_sign(test, index), "{test}: {index}");
+    }
+    for (test, index) in [
+        ("x >= -1 && x < n", "(uint)x"),
+        ("x < 0 || x >= n", "(uint)x"),
+        ("x >= 0 || flag", "(uint)x"),
+        ("!(x >= 0 && flag)", "(uint)x"),
+        ("i >= 0 && n > 0", "(uint)x"),
+        ("x >= 0", "(uint)(x - 1)"),
+        ("x >= -2", "(uint)x + 2u"),
+        ("(uint)x < 0x80000001u", "(uint)x"),
+    ] {
+        assert!(!has_sign(test, index), "{test}: {index}");
+    }
+}
+
+/// Such indices in groups at the edges of a row, where some are negative, beyond its end or wrap around.
+#[test]
+fn indices_behind_tests_are_those_of_items_that_pass() {
+    let kernels = [
+        "if (x >= 0 && x < n) out[i] = in[x];",
+        "if (x > 0 && x <= n) out[i] = in[x - 1] * 3; else out[i] = x;",
+        "if (!(x < 0 || x >= n)) out[i] = in[x] + in[n - 1 - x];",
+        "int s = 0; for (int k = -2; k <= 2; k++) { int at = (int)((uint)x + k); if (at >= 0 && at < n) s = s * 5 + in[at]; } out[i] = s;",
+        "for (int k = 0; k < 3; k++) { x -= 7; if (x >= 0 && x < n) out[i] = in[x] - x; }",
+        "if (x >= 0) { if (x < n) out[i] = in[x]; else out[i] = in[(uint)x % n]; }",
+    ];
+    for body in kernels {
+        let text = format!(
+            "kernel void k(global int *out, global int *in, int first, int n) {{
+               int i = get_global_id(0), x = (int)((uint)first + i);
+               {body}
+             }}"
+        );
+        let mut runs: Vec<Run> = Vec::new();
+        for (first, n) in [(-3, 90), (-40, 30), (5, 64), (-1000, 10), (i32::MAX - 20, 50)] {
+            for (global, group) in [(96, 32), (75, 25)] {
+                let data = |i: i32| i * 7 % 61;
+                let args = vec![ints(96, |_| -1), ints(100, data), int(first), int(n)];
+                runs.push((Grid::line(global, group), args));
+            }
+        }
+        same_in_all(&wide(&text), "k", &runs);
     }
 }
 

@@ -10,7 +10,7 @@
 //! What else ends a loop may be what keeps its numbers small. So a loop with a second way out, or a second condition, is
 //! only looked at if the number of turns is a small constant.
 
-use super::{Holds, Makers, Number, Trial, product};
+use super::{Holds, Makers, Number, Trial, product, signed_bits};
 use crate::ir::arena::Id;
 use crate::ir::{BinaryOp, BlockId, CompareOp, Function, Op, Operand, Terminator, ValueId};
 use crate::widen::compares::{mirrored, opposite};
@@ -165,9 +165,7 @@ impl Makers<'_> {
     }
 
     pub(super) fn constant(&self, operand: Operand) -> Option<i64> {
-        let Operand::Const(id) = operand else { return None };
-        let unused = 64 - self.module.types.scalar_bits(self.module.constants[id].ty).clamp(1, 64);
-        Some(((self.module.const_bits(id)? << unused) as i64) >> unused)
+        signed_bits(self.module, operand)
     }
 
     /// How a phi of a loop's header grows.
