@@ -16,20 +16,24 @@
 //! bytes ([`words`]).
 //!
 //! This is a pass over what widening has written. The accesses of a row have to be in one block, without
-//! another access in between that may concern the same memory.
+//! another access in between that may concern the same memory. Where pointers say whether it does, the block has a
+//! copy for the case that it does not ([`apart`]).
 
 use std::collections::{HashMap, HashSet};
 
-use super::steps::is_near;
 use crate::ir::{
-    Access, AddressSpace, BinaryOp, Block, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst,
-    Loc, Module, Op, Operand, Type, TypeId, ValueId,
+    Access, AddressSpace, Block, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst, Loc,
+    Module, Op, Operand, Type, TypeId, ValueId,
 };
 use crate::optimise::cost::LEAST_APART;
 use crate::optimise::{is_skipped, rename, unused};
 
+mod apart;
 mod lines;
+mod rows;
 mod words;
+
+use rows::{Extension, Terms};
 
 /// The name by which it is left out.
 const NAME: &str = "rows";
@@ -43,43 +47,81 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     if is_skipped(NAME) {
         return;
     }
-    let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
-    let made: HashMap<ValueId, Op> = insts
-        .filter(|inst| matches!(inst.op, Op::Address { .. } | Op::Binary(..) | Op::Convert(..)))
-        .filter_map(|inst| Some((inst.result?, inst.op.clone())))
-        .collect();
+    let mut made = HashMap::new();
+    for (_, block) in function.blocks.iter() {
+        note(&mut made, block);
+    }
     let mut names = HashMap::new();
-    for id in function.blocks.ids() {
-        let (chunks, again) = Finder::new(module, function, &made).find(id);
-        names.extend(again);
-        if chunks.is_empty() {
+    for id in function.blocks.ids().collect::<Vec<_>>() {
+        let found = Finder::new(module, function, &made, false).find(id);
+        let better = found.stopped.then(|| Finder::new(module, function, &made, true).find(id));
+        let better = better.filter(|it| it.is_worth_a_copy(&found, &function.blocks[id]));
+        let Some(better) = better else {
+            write(module, function, id, found, &mut names);
             continue;
+        };
+        let copies = apart::split(module, function, id, &better.checks);
+        for (copy, apart) in copies {
+            note(&mut made, &function.blocks[copy]);
+            let found = Finder::new(module, function, &made, apart).find(copy);
+            write(module, function, copy, found, &mut names);
         }
-        let Block { insts, .. } = &mut function.blocks[id];
-        let before = std::mem::take(insts);
-        let mut writer = Writer { module, function, insts: Vec::new(), loc: Loc::default() };
-        for (index, inst) in before.into_iter().enumerate() {
-            let here = chunks.iter().filter(|chunk| chunk.place() == index);
-            writer.loc = inst.loc;
-            for chunk in here {
-                match (chunk.kind, chunk.is_word(writer.module)) {
-                    (Kind::Read, _) if chunk.is_line => names.extend(writer.load_line(chunk)),
-                    (Kind::Write, _) if chunk.is_line => writer.store_line(chunk),
-                    (Kind::Read, false) => names.extend(writer.read(chunk)),
-                    (Kind::Write, false) => writer.write(chunk),
-                    (Kind::Read, true) if chunk.has_more => names.extend(writer.around(chunk)),
-                    (Kind::Read, true) => names.extend(writer.gather(chunk)),
-                    (Kind::Write, true) => writer.scatter(chunk),
-                }
-            }
-            if !chunks.iter().any(|chunk| chunk.parts.iter().any(|part| part.index == index)) {
-                writer.insts.push(inst);
-            }
-        }
-        function.blocks[id].insts = writer.insts;
     }
     rename::rename(function, &names);
     unused::run(function);
+}
+
+/// Adds the operations of a block that addresses may be made by.
+fn note(made: &mut HashMap<ValueId, Op>, block: &Block) {
+    made.extend(
+        block
+            .insts
+            .iter()
+            .filter(|inst| is_of_address(&inst.op))
+            .filter_map(|inst| Some((inst.result?, inst.op.clone()))),
+    );
+}
+
+/// Whether an operation may make an address.
+fn is_of_address(op: &Op) -> bool {
+    matches!(op, Op::Address { .. } | Op::Binary(..) | Op::Convert(..) | Op::WorkItem(..))
+}
+
+/// Writes a block's accesses as others.
+fn write(
+    module: &mut Module,
+    function: &mut Function,
+    id: BlockId,
+    found: Found,
+    names: &mut HashMap<ValueId, Operand>,
+) {
+    let Found { chunks, again, .. } = found;
+    names.extend(again);
+    if chunks.is_empty() {
+        return;
+    }
+    let before = std::mem::take(&mut function.blocks[id].insts);
+    let mut writer = Writer { module, function, insts: Vec::new(), loc: Loc::default() };
+    for (index, inst) in before.into_iter().enumerate() {
+        let here = chunks.iter().filter(|chunk| chunk.place() == index);
+        writer.loc = inst.loc;
+        for chunk in here {
+            match (chunk.kind, chunk.is_word(writer.module)) {
+                (Kind::Read, _) if chunk.is_line => names.extend(writer.load_line(chunk)),
+                (Kind::Write, _) if chunk.is_line => writer.store_line(chunk),
+                (Kind::Read, false) => names.extend(writer.read(chunk)),
+                (Kind::Write, false) => writer.write(chunk),
+                (Kind::Read, true) if chunk.has_more => names.extend(writer.around(chunk)),
+                (Kind::Read, true) => names.extend(writer.gather(chunk)),
+                (Kind::Write, true) => writer.scatter(chunk),
+            }
+        }
+        if !chunks.iter().any(|chunk| chunk.parts.iter().any(|part| part.index == index)) {
+            writer.insts.push(inst);
+        }
+    }
+    let insts = writer.insts;
+    function.blocks[id].insts = insts;
 }
 
 /// The rows of a vector of items: where they begin, but for a fixed distance, and how far apart. If they lie
@@ -89,16 +131,6 @@ struct Rows {
     base: Operand,
     index: Terms,
     step: Option<i64>,
-}
-
-/// The terms of an integer sum with their factors, ordered by term. The constant is kept beside them.
-type Terms = Vec<(Term, i64)>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Term {
-    Value(ValueId),
-    /// A sum that an operation extends: its number in [`Finder::extended`].
-    Extended(usize),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,9 +172,17 @@ struct Chunk {
     /// Whether their word has more than they have ([`words`]).
     has_more: bool,
     parts: Vec<Part>,
+    /// What has been written to the same rows since the first part was read: offsets and sizes in bytes.
+    passed: Vec<(i64, u64)>,
 }
 
 impl Chunk {
+    /// Whether an access that joins the parts concerns none of the bytes that have been written since the first one.
+    fn may_take(&self, new: &Chunk, module: &Module) -> bool {
+        let (at, size) = (new.parts[0].offset, module.types.size(new.element));
+        self.passed.iter().all(|&(passed, bytes)| are_apart((at, size), (passed, bytes)))
+    }
+
     /// Whether the parts are accessed as one word, and not transposed.
     fn is_word(&self, module: &Module) -> bool {
         self.bytes(module) < CHUNK
@@ -162,12 +202,41 @@ impl Chunk {
     }
 }
 
+/// What becomes of a block's accesses.
+struct Found {
+    /// The accesses that become others.
+    chunks: Vec<Chunk>,
+    /// The values that are others of before.
+    again: Vec<(ValueId, Operand)>,
+    /// Whether an access ended rows that it may not concern.
+    stopped: bool,
+    /// The memory that must not be that of another access.
+    checks: Vec<[apart::Region; 2]>,
+}
+
+impl Found {
+    /// The accesses that are no longer made by themselves.
+    fn gains(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.parts.len()).sum::<usize>() + self.again.len()
+    }
+
+    /// Whether a copy of the block in which the checks hold is worth them.
+    fn is_worth_a_copy(&self, other: &Self, block: &Block) -> bool {
+        (1..=MOST_CHECKS).contains(&self.checks.len())
+            && block.insts.len() <= MOST_COPIED
+            && self.gains() > other.gains()
+    }
+}
+
 struct Finder<'a> {
     module: &'a Module,
     function: &'a Function,
     made: &'a HashMap<ValueId, Op>,
-    /// The values of the block.
+    /// Whether memory that may be the same is taken as different where that can be checked.
+    assumes: bool,
+    /// The values of the block, and those of its phis.
     own: HashSet<ValueId>,
+    first: HashSet<ValueId>,
     /// The operations that extend sums, with those and their constants.
     extended: Vec<(Extension, Terms, i64)>,
     /// The operations of an index that have been looked at.
@@ -177,26 +246,43 @@ struct Finder<'a> {
     found: Vec<Chunk>,
     /// What is read once more, as it was read before: the elements that two turns of a loop along rows have in common.
     again: Vec<(ValueId, Operand)>,
-}
-
-/// An extension to 64 bits: a conversion, a shift to the right by so many bits, or a mask.
-#[derive(Clone, Copy, PartialEq)]
-enum Extension {
-    Convert(ConvertOp),
-    Shift(i64),
-    Mask(i64),
+    stopped: bool,
+    /// The memory that the block accesses, and the pairs that must not overlap.
+    regions: Vec<apart::Region>,
+    checks: Vec<[usize; 2]>,
 }
 
 impl<'a> Finder<'a> {
-    fn new(module: &'a Module, function: &'a Function, made: &'a HashMap<ValueId, Op>) -> Self {
-        let (own, extended, steps, open, found, again) = Default::default();
-        Self { module, function, made, own, extended, steps, open, found, again }
+    fn new(
+        module: &'a Module,
+        function: &'a Function,
+        made: &'a HashMap<ValueId, Op>,
+        assumes: bool,
+    ) -> Self {
+        let (own, first, extended, steps, open, found, again) = Default::default();
+        let (stopped, regions, checks) = Default::default();
+        Self {
+            module,
+            function,
+            made,
+            assumes,
+            own,
+            first,
+            extended,
+            steps,
+            open,
+            found,
+            again,
+            stopped,
+            regions,
+            checks,
+        }
     }
 
-    /// The accesses in a block that become others, and the values that are others of before.
-    fn find(mut self, id: BlockId) -> (Vec<Chunk>, Vec<(ValueId, Operand)>) {
+    fn find(mut self, id: BlockId) -> Found {
         let insts = &self.function.blocks[id].insts;
         self.own = insts.iter().filter_map(|inst| inst.result).collect();
+        self.first = self.function.blocks[id].phis().filter_map(|inst| inst.result).collect();
         for (index, inst) in insts.iter().enumerate() {
             let access = match inst.op {
                 Op::Gather(at, mask, access) => {
@@ -210,27 +296,11 @@ impl<'a> Finder<'a> {
             let access = access.and_then(|(kind, at, value, mask, access)| {
                 self.part(kind, index, at, value, mask, access)
             });
-            // A read may see an earlier write, and a write may overwrite what was read or written, unless one is in
-            // another address space.
-            let (reads, writes) = (reads(&inst.op), writes(&inst.op));
-            let space = self.space_of(&inst.op);
-            let ends = |open: &Chunk| {
-                let [mine, other] = [Some(self.space(open.parts[0].at)), space];
-                let elsewhere = mine != other && other.is_some();
-                let generic = [mine, other].contains(&Some(AddressSpace::Generic));
-                let may_be_same = !elsewhere || generic;
-                match open.kind {
-                    Kind::Read => writes && may_be_same,
-                    Kind::Write => {
-                        let own = access.as_ref().is_some_and(|new| self.is_apart(open, new));
-                        (reads || writes) && may_be_same && !own
-                    }
-                }
-            };
-            let ended: Vec<bool> = self.open.iter().map(ends).collect();
-            self.close(&ended);
+            self.end_what(inst, access.as_ref());
             let Some(new) = access else { continue };
-            let Some(open) = self.open.iter_mut().find(|open| joins(open, &new)) else {
+            let module = self.module;
+            let takes = |open: &&mut Chunk| joins(open, &new) && open.may_take(&new, module);
+            let Some(open) = self.open.iter_mut().find(takes) else {
                 self.open.push(new);
                 continue;
             };
@@ -244,7 +314,71 @@ impl<'a> Finder<'a> {
             }
         }
         self.close(&vec![true; self.open.len()]);
-        (self.found, self.again)
+        let checks = self.checks.iter().map(|pair| pair.map(|it| self.regions[it].clone()));
+        let checks = checks.collect();
+        Found { chunks: self.found, again: self.again, stopped: self.stopped, checks }
+    }
+
+    /// Closes the rows that an instruction may concern: a read may see an earlier write, and a write may overwrite
+    /// what was read or written, unless one is in another address space.
+    fn end_what(&mut self, inst: &Inst, access: Option<&Chunk>) {
+        let (reads, writes) = (reads(&inst.op), writes(&inst.op));
+        if !(reads || writes) || self.open.is_empty() {
+            return;
+        }
+        let space = self.space_of(&inst.op);
+        let mut ended = Vec::with_capacity(self.open.len());
+        for number in 0..self.open.len() {
+            let open = &self.open[number];
+            let [mine, other] = [Some(self.space(open.parts[0].at)), space];
+            let elsewhere = mine != other && other.is_some();
+            let generic = [mine, other].contains(&Some(AddressSpace::Generic));
+            let concerns = match open.kind {
+                Kind::Read => writes,
+                Kind::Write => reads || writes,
+            };
+            let ends = concerns && (!elsewhere || generic) && !self.is_apart(number, inst, access);
+            ended.push(ends);
+        }
+        self.close(&ended);
+    }
+
+    /// Whether an access is none to the bytes of open rows. What one item accesses and another one writes is a race
+    /// between them, so only the rows of the item itself matter.
+    fn is_apart(&mut self, number: usize, inst: &Inst, new: Option<&Chunk>) -> bool {
+        let open = &self.open[number];
+        if let Some(new) = new
+            && new.rows == open.rows
+        {
+            let size = |chunk: &Chunk| self.module.types.size(chunk.element);
+            let (kind, written) = (open.kind, (new.parts[0].offset, size(new)));
+            let mut own = open.parts.iter().map(|part| (part.offset, size(open)));
+            let apart = own.all(|own| are_apart(own, written));
+            if apart && kind == Kind::Read {
+                self.open[number].passed.push(written);
+            }
+            return apart;
+        }
+        // What all items read, none of them writes.
+        let scalar = |ty| self.module.types.lanes(ty) == 1;
+        let mut result = inst.result.map(|result| self.function.values[result].ty).into_iter();
+        if matches!(inst.op, Op::Load(_, access) if !access.volatile)
+            && result.all(scalar)
+            && is_all(self.module, open.mask)
+        {
+            return true;
+        }
+        let regions = self.region_of_chunk(number).zip(self.region_of(inst, new));
+        let Some((mine, other)) = regions else { return false };
+        self.stopped |= mine != other;
+        if !self.assumes || mine == other {
+            return false;
+        }
+        let pair = [mine.min(other), mine.max(other)];
+        if !self.checks.contains(&pair) {
+            self.checks.push(pair);
+        }
+        true
     }
 
     /// The address space that an operation accesses, if it is a load or a store.
@@ -279,13 +413,6 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Whether a write is to the same rows, but to no bytes that others of them write.
-    fn is_apart(&self, open: &Chunk, new: &Chunk) -> bool {
-        let size = self.module.types.size(new.element);
-        let apart = |part: &Part| part.offset.abs_diff(new.parts[0].offset) >= size;
-        joins(open, new) && open.parts.iter().all(apart)
-    }
-
     /// An access to an element of all items' rows.
     fn part(
         &mut self,
@@ -312,166 +439,19 @@ impl<'a> Finder<'a> {
         let few = rows.step.is_none() && is_new && count < LEAST_APART;
         let transposes = whole && !few && is_all(self.module, mask);
         let parts = vec![Part { index, align, at, value, ..part }];
-        let (is_line, has_more) = (false, false);
-        Some(Chunk { kind, rows, element, lanes, mask, transposes, is_line, has_more, parts })
-    }
-
-    /// The rows in which addresses lie that are the same number of bytes apart, and the place in them.
-    fn rows(&mut self, at: Operand) -> Option<(Rows, Part)> {
-        let made = self.made;
-        let (mut at, mut offset, mut index) = (at, 0i64, Terms::new());
-        let (mut step, mut first) = (None, None);
-        // Whether each item has an index of its own.
-        let (all, mut looked_up) = (at, false);
-        // What is added to the vector of addresses.
-        let (mut beyond, mut scalars) = (0i64, Vec::new());
-        self.steps = 0;
-        while let Operand::Value(value) = at {
-            let (base, distance, terms) = match made.get(&value) {
-                Some(Op::Address { base, offset, terms, .. }) => (base, offset, terms),
-                // The same address.
-                Some(Op::Convert(ConvertOp::PtrCast, from)) => {
-                    at = *from;
-                    continue;
-                }
-                _ => break,
-            };
-            let types = &self.module.types;
-            let lanes = |operand| types.lanes(self.module.operand_type(self.function, operand));
-            let counts = |&[(numbers, _)]: &[_; 1]| step.is_none() && self.counts_items(numbers);
-            let one = <&[_; 1]>::try_from(terms.as_slice()).ok();
-            if !one.is_some_and(counts) && terms.iter().any(|&(number, _)| lanes(number) > 1) {
-                let sums: Option<Vec<_>> = terms
-                    .iter()
-                    .map(|&(number, by)| self.sum(number, 0).map(|(more, rest)| (more, rest, by)))
-                    .collect();
-                let Some(sums) = sums.filter(|_| step.is_none()) else { break };
-                for (more, rest, by) in sums {
-                    index = added(index, more, by);
-                    offset = offset.wrapping_add(rest.wrapping_mul(by));
-                }
-                offset = offset.wrapping_add(*distance);
-                looked_up = true;
-                at = *base;
-                continue;
-            }
-            offset = offset.wrapping_add(*distance);
-            match terms.as_slice() {
-                &[(numbers, by)] if step.is_none() && self.counts_items(numbers) => {
-                    (step, first) = (Some(by), Some((*base, offset)));
-                }
-                terms => {
-                    if step.is_none() {
-                        beyond = beyond.wrapping_add(*distance);
-                        scalars.extend_from_slice(terms);
-                    }
-                    for &(number, by) in terms {
-                        let (more, constant) = self.sum(number, 0)?;
-                        index = added(index, more, by);
-                        offset = offset.wrapping_add(constant.wrapping_mul(by));
-                    }
-                }
-            }
-            at = *base;
-        }
-        let (pointer, terms, beyond) = match first {
-            Some(_) if looked_up => return None,
-            Some((pointer, beyond)) => (pointer, Vec::new(), beyond),
-            None if looked_up => (all, Vec::new(), 0),
-            None => (at, scalars, beyond),
-        };
-        let lanes = self.module.types.lanes(self.module.operand_type(self.function, pointer));
-        let rows = Rows { base: at, index, step };
-        let part = Part { index: 0, offset, align: 1, pointer, terms, beyond, at, value: at };
-        let near = step.is_none_or(is_near) && is_near(offset);
-        (near && (lanes == 1) == step.is_some()).then_some((rows, part))
-    }
-
-    /// An integer, or a vector of them, as a sum, modulo its width, and the constant in it.
-    fn sum(&mut self, operand: Operand, depth: u32) -> Option<(Terms, i64)> {
-        let ty = self.module.operand_type(self.function, operand);
-        let module = self.module;
-        let Type::Int(bits @ (32 | 64)) = module.types[module.types.element(ty)] else {
-            return None;
-        };
-        let cut = |number: i64| if bits == 32 { i64::from(number as i32) } else { number };
-        let constant = |operand: Operand| match operand {
-            Operand::Const(id) => same_bits(module, id).map(|bits| cut(bits as i64)),
-            Operand::Value(_) => None,
-        };
-        let value = match operand {
-            Operand::Const(_) => return Some((Terms::new(), constant(operand)?)),
-            Operand::Value(value) => value,
-        };
-        let itself = Some((vec![(Term::Value(value), 1)], 0));
-        let op = match self.made.get(&value) {
-            Some(op) if depth < MAX_DEPTH && self.steps < MAX_STEPS => op,
-            _ => return itself,
-        };
-        self.steps += 1;
-        use BinaryOp::{AShr, Add, And, Mul, Or, Shl, Sub};
-        let (terms, more) = match *op {
-            Op::Binary(op @ (Add | Sub), a, b) => {
-                let sign = if op == Add { 1 } else { -1 };
-                let (a, b) = (self.sum(a, depth + 1)?, self.sum(b, depth + 1)?);
-                (added(a.0, b.0, sign), a.1.wrapping_add(b.1.wrapping_mul(sign)))
-            }
-            Op::Binary(op @ (Mul | Shl | Or | And | AShr), a, b) => {
-                let Some(by) = constant(b) else { return itself };
-                let (terms, more) = self.sum(a, depth + 1)?;
-                let times = |terms, by| (added(Terms::new(), terms, by), more.wrapping_mul(by));
-                match op {
-                    Mul => times(terms, by),
-                    Shl if (0..i64::from(bits)).contains(&by) => times(terms, 1 << by),
-                    // Bits that nothing else in the sum has.
-                    Or => {
-                        let zeros = terms.iter().map(|term| term.1.trailing_zeros()).min();
-                        let room = 1i64 << zeros.unwrap_or(0).min(62);
-                        if more != 0 || !(0..room).contains(&by) {
-                            return itself;
-                        }
-                        (terms, by)
-                    }
-                    And => (self.extension(Extension::Mask(by), terms, more), 0),
-                    AShr => (self.extension(Extension::Shift(by), terms, more), 0),
-                    _ => return itself,
-                }
-            }
-            Op::Convert(op @ (ConvertOp::SExt | ConvertOp::ZExt), a) => {
-                let Some((terms, more)) = self.sum(a, depth + 1) else { return itself };
-                // What is added to bits that nothing else in the sum has does not carry.
-                let zeros = terms.iter().map(|term| term.1.trailing_zeros()).min();
-                let rest = more & ((1i64 << zeros.unwrap_or(0).min(31)) - 1);
-                (self.extension(Extension::Convert(op), terms, more - rest), rest)
-            }
-            _ => return itself,
-        };
-        let mut terms: Terms = terms.into_iter().map(|(term, by)| (term, cut(by))).collect();
-        terms.retain(|term| term.1 != 0);
-        Some((terms, cut(more)))
-    }
-
-    /// An extended sum as a term.
-    fn extension(&mut self, how: Extension, terms: Terms, more: i64) -> Terms {
-        let new = (how, terms, more);
-        let place = self.extended.iter().position(|old| *old == new);
-        let place = place.unwrap_or_else(|| {
-            self.extended.push(new);
-            self.extended.len() - 1
-        });
-        vec![(Term::Extended(place), 1)]
-    }
-
-    /// Whether an operand is the items' numbers.
-    fn counts_items(&self, operand: Operand) -> bool {
-        let Operand::Const(id) = operand else { return false };
-        match &self.module.constants[id].kind {
-            ConstKind::Composite(parts) => parts
-                .iter()
-                .zip(0u64..)
-                .all(|(&part, number)| self.module.const_bits(part) == Some(number)),
-            _ => false,
-        }
+        let (is_line, has_more, passed) = (false, false, Vec::new());
+        Some(Chunk {
+            kind,
+            rows,
+            element,
+            lanes,
+            mask,
+            transposes,
+            is_line,
+            has_more,
+            parts,
+            passed,
+        })
     }
 
     /// Takes out of accesses that no more may join those that are whole chunks, or words.
@@ -515,7 +495,15 @@ impl<'a> Finder<'a> {
                 let (rows, parts_) = (chunk.rows.clone(), own.to_vec());
                 let (is_line, has_more) = (line > 0, line == 0 && around > row);
                 if count > 1 || is_line {
-                    self.found.push(Chunk { rows, is_line, has_more, parts: parts_, ..chunk });
+                    let passed = Vec::new();
+                    self.found.push(Chunk {
+                        rows,
+                        is_line,
+                        has_more,
+                        parts: parts_,
+                        passed,
+                        ..chunk
+                    });
                 }
                 parts = rest;
             }
@@ -523,23 +511,10 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// A sum with a multiple of another one.
-fn added(mut terms: Terms, more: Terms, by: i64) -> Terms {
-    for (term, factor) in more {
-        let factor = factor.wrapping_mul(by);
-        match terms.binary_search_by_key(&term, |term| term.0) {
-            Ok(place) => terms[place].1 = terms[place].1.wrapping_add(factor),
-            Err(place) => terms.insert(place, (term, factor)),
-        }
-    }
-    terms.retain(|term| term.1 != 0);
-    terms
-}
-
-/// The longest way from a number back to what it is a sum of, and the most operations of an index that are
-/// looked at: a sum may have another one twice.
-const MAX_DEPTH: u32 = 16;
-const MAX_STEPS: u32 = 64;
+/// The most checks of a block, of which each takes four instructions, and the most instructions of a block that is
+/// copied.
+const MOST_CHECKS: usize = 8;
+const MOST_COPIED: usize = 512;
 
 /// Whether a mask has all items.
 fn is_all(module: &Module, mask: Operand) -> bool {
@@ -557,6 +532,12 @@ fn same_bits(module: &Module, id: ConstId) -> Option<u64> {
         ConstKind::Null => Some(0),
         _ => module.const_bits(id),
     }
+}
+
+/// Whether two ranges, of which the offsets and lengths are given, do not overlap.
+fn are_apart(a: (i64, u64), b: (i64, u64)) -> bool {
+    let length = if a.0 < b.0 { a.1 } else { b.1 };
+    a.0.abs_diff(b.0) >= length
 }
 
 /// Whether an access is to the same rows.

@@ -57,6 +57,7 @@ mod races_rows;
 mod reference;
 mod retries;
 mod rows;
+mod rows_mixed;
 mod sizes;
 #[path = "../support/spirv.rs"]
 mod spirv;
