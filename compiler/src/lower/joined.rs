@@ -62,7 +62,7 @@ pub(super) fn rows(sizes: &str, inner: &str, lanes: u32, most: u32) -> String {
         );
     }
     let [last, log, most_log] = [lanes - 1, lanes.ilog2(), most.ilog2()];
-    // Whole vectors are `1 << shift` groups wide. If rows are longer than a vector, there is only the rest to gain.
+    // Whole vectors are `1 << shift` groups wide.
     text += &format!(
         "  %global.at = getelementptr inbounds i8, ptr %launch, i64 {GLOBAL_SIZE}
   %global = load i64, ptr %global.at, align 8
@@ -86,14 +86,12 @@ pub(super) fn rows(sizes: &str, inner: &str, lanes: u32, most: u32) -> String {
   %run.all = icmp ult i64 %before, %global
   %several = icmp ugt i64 %shares, 1
   %lines = mul i64 %ny, %nz
-  %each = icmp uge i64 %lines, %many
+  %each = icmp uge i64 %lines, %shares
   %plane = mul i64 %count, %count1
   %groups = mul i64 %plane, %count2
   %enough = mul i64 %many, {MANY}
   %spare = icmp uge i64 %groups, %enough
-  %is.short = icmp ule i64 %size, %last
-  %is.lone = and i1 %is.short, %spare
-  %pays = or i1 %each, %is.lone
+  %pays = or i1 %each, %spare
   %exact = and i1 %covers, %run.all
   %joins.0 = and i1 %exact, %several
   %joins = and i1 %joins.0, %pays

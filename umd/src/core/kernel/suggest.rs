@@ -31,6 +31,8 @@ const MANY_GROUPS: u64 = 16;
 /// Costs in units of a single item.
 const VECTOR: f64 = 2.0;
 const GROUP: f64 = 16.0;
+/// The part by which as many items again as are enough make a group worse.
+const EXCESS: f64 = 0.25;
 
 /// The best size of groups for `global` work-items.
 pub fn suggest(mut global: [u32; 3], facts: Facts) -> [u32; 3] {
@@ -90,9 +92,10 @@ fn cost(global: [u32; 3], size: [u32; 3], facts: Facts, enough: u32) -> f64 {
     let group = GROUP + rows * (f64::from(vectors) * VECTOR + f64::from(rest));
     let groups: f64 = (0..3).map(|i| f64::from(global[i] / size[i])).product();
     let rounds = (groups / f64::from(facts.units.max(1))).ceil();
-    // A small cost for each item beyond enough, so that the smaller of equal sizes is chosen.
+    // A small cost for each item beyond enough: a quarter for twice as many. So the smaller of equal sizes is chosen, and
+    // a row of 510 items in place of pieces of 17.
     let excess = f64::from(items.saturating_sub(enough)) / f64::from(enough);
-    rounds * group * (1.0 + excess)
+    rounds * group * (1.0 + EXCESS * excess)
 }
 
 #[cfg(test)]
@@ -126,6 +129,12 @@ mod tests {
         let [x, y, _] = checked([10_007, 512, 1], PLAIN);
         assert!(x == 1 && y >= 64, "{x} x {y}");
         assert_eq!(checked([10_007, 1, 1], PLAIN), [1; 3]);
+    }
+
+    #[test]
+    fn uneven_rows_are_whole_where_their_pieces_would_fill_no_vectors() {
+        assert_eq!(checked([510, 510, 1], PLAIN), [510, 1, 1]);
+        assert_eq!(checked([1000, 1000, 1], PLAIN), [500, 1, 1]);
     }
 
     #[test]
