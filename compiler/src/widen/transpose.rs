@@ -172,7 +172,8 @@ struct Chunk {
     /// Whether their word has more than they have ([`words`]).
     has_more: bool,
     parts: Vec<Part>,
-    /// What has been written to the same rows since the first part was read: offsets and sizes in bytes.
+    /// What is written to the same rows behind the first part that is read, of all that was written before a part that
+    /// joins it: offsets and sizes in bytes.
     passed: Vec<(i64, u64)>,
 }
 
@@ -298,10 +299,13 @@ impl<'a> Finder<'a> {
             });
             self.end_what(inst, access.as_ref());
             let Some(new) = access else { continue };
+            // What joins rows later moves past what was checked before, so the checks are of it, too.
+            self.region_of(inst, Some(&new));
             let module = self.module;
             let takes = |open: &&mut Chunk| joins(open, &new) && open.may_take(&new, module);
             let Some(open) = self.open.iter_mut().find(takes) else {
-                self.open.push(new);
+                let passed = self.written_to(&new);
+                self.open.push(Chunk { passed, ..new });
                 continue;
             };
             let own = &new.parts[0];
@@ -317,6 +321,14 @@ impl<'a> Finder<'a> {
         let checks = self.checks.iter().map(|pair| pair.map(|it| self.regions[it].clone()));
         let checks = checks.collect();
         Found { chunks: self.found, again: self.again, stopped: self.stopped, checks }
+    }
+
+    /// What may yet be written to the rows of a new access behind it, and was written before.
+    fn written_to(&self, new: &Chunk) -> Vec<(i64, u64)> {
+        let writes = self.open.iter().filter(|it| it.kind == Kind::Write && it.rows == new.rows);
+        let parts =
+            writes.flat_map(|it| it.parts.iter().map(move |part| (part.offset, it.element)));
+        parts.map(|(offset, element)| (offset, self.module.types.size(element))).collect()
     }
 
     /// Closes the rows that an instruction may concern: a read may see an earlier write, and a write may overwrite

@@ -70,6 +70,7 @@ fn random_rows_keep_the_order_of_what_may_be_the_same_memory() {
             let buffers = [ITEMS, 3 * all, USED].map(|n| bytes(n, &mut random));
             runs.push((Grid::line(ITEMS, 48), buffers.into_iter().chain([d1, d2]).collect()));
         }
+        println!("seed {seed}:\n{text}");
         same_in_all(&module, "k", &runs);
     }
     assert!(checked > 0, "no kernel has rows that are checked");
