@@ -26,8 +26,8 @@ use super::error::Result;
 use super::memory::{plain_access, scope};
 use super::words::Instruction;
 use crate::ir::{
-    AddressSpace, BinaryOp, CompareOp, ConstKind, Global, Op, Operand, Ordering, Scope, Terminator,
-    Type, TypeId, WorkItemQuery,
+    AddressSpace, BinaryOp, BlockId, CompareOp, ConstKind, Global, Op, Operand, Ordering, Scope,
+    Terminator, Type, TypeId, WorkItemQuery,
 };
 
 const SIZE: i64 = 4;
@@ -102,11 +102,10 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
             let pipe = Pipe::read(body, inst, 1, 3)?;
             let count = number(body, inst, 2)?;
             let before = body.current_block();
-            let [first, next] = first_item(body, scope);
+            let next = first_item(body, scope);
             let (_, id) = pipe.reserve(body, side(inst), count);
             let end = body.current_block();
             body.go_on(Terminator::Branch(next), next);
-            debug_assert_ne!(first, end, "reserving takes several blocks");
             let none = body.int(i64, 0);
             let id = body.emit(i64, Op::Phi(vec![(before, none), (end, id)]));
             let i32 = body.b.module.types.int(32);
@@ -126,7 +125,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
             // All items have read or written their packets.
             let ordering = Ordering::AcqRel;
             body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
-            let [_, next] = first_item(body, execution);
+            let next = first_item(body, execution);
             pipe.commit(body, id);
             body.go_on(Terminator::Branch(next), next);
             return Ok(true);
@@ -236,8 +235,8 @@ fn group_scope(body: &Body<'_, '_>, inst: &Instruction<'_>) -> Result<Scope> {
     }
 }
 
-/// What follows is for the first item of a group alone. Returns its block, and the block for all behind it.
-fn first_item(body: &mut Body<'_, '_>, scope: Scope) -> [crate::ir::BlockId; 2] {
+/// What follows is for the first item of a group alone. Returns the block for all behind it.
+fn first_item(body: &mut Body<'_, '_>, scope: Scope) -> BlockId {
     let (i32, i64) = (body.b.module.types.int(32), body.b.module.types.int(64));
     let bool = body.b.module.types.bool();
     let (query, ty) = match scope {
@@ -249,7 +248,7 @@ fn first_item(body: &mut Body<'_, '_>, scope: Scope) -> [crate::ir::BlockId; 2] 
     let first = body.emit(bool, Op::Compare(CompareOp::Eq, item, zero));
     let [alone, next] = [body.new_block(), body.new_block()];
     body.go_on(Terminator::CondBranch(first, alone, next), alone);
-    [alone, next]
+    next
 }
 
 /// A pipe that an instruction works on.
