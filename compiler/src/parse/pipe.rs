@@ -13,9 +13,9 @@
 //! | the next multiple of 128 behind the turns | packets, one behind the other |
 //!
 //! Packet `p` lies in slot `p % slots`, in round `p / slots`. The slot's turn is `2 * round` while a writer may
-//! take it, and `2 * round + 1` while a reader may. Whoever has reserved a slot adds one to its turn when he
-//! commits it. So nobody waits for anybody: a read or a write succeeds or fails at once, and memory of zeros
-//! behind the first eight bytes is an empty pipe. An id of a reservation is its first slot and, in the upper 32
+//! take it, and `2 * round + 1` while a reader may. A commit adds one to the turns of its slots. So no item
+//! waits: a read or a write succeeds or fails at once. Memory of zeros behind the first eight bytes is an
+//! empty pipe. An id of a reservation is its first slot and, in the upper 32
 //! bits, its number of packets; 0 is none.
 
 use rspirv::spirv::Op as Spv;
@@ -407,7 +407,7 @@ impl Pipe {
         let i32 = body.b.module.types.int(32);
         let one = body.int(i32, 1);
         let turn = self.turn(body, slot);
-        // Nobody else writes the turn of a slot that is reserved.
+        // Only the item with the reservation writes this turn.
         let old = body.emit(i32, Op::AtomicLoad(turn, Ordering::Relaxed, Scope::Device));
         let new = body.emit(i32, Op::Binary(BinaryOp::Add, old, one));
         body.emit_void(Op::AtomicStore(turn, new, Ordering::Release, Scope::Device));
