@@ -280,6 +280,7 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Looks for rows in a block.
     fn find(mut self, id: BlockId) -> Found {
         let insts = &self.function.blocks[id].insts;
         self.own = insts.iter().filter_map(|inst| inst.result).collect();
