@@ -263,7 +263,9 @@ impl Types<'_> {
             Op::Freeze(a) => rule(self.of(*a) == result),
             Op::Whole(a) => rule(self.of(*a) == result && *self.ty(result) == Type::Bool),
             Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
-            Op::LastTrue(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32)),
+            Op::LastTrue(a) | Op::Bits(a) => {
+                rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32))
+            }
             Op::InLine(_, mask, ..) => {
                 rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
             }

@@ -198,6 +198,8 @@ pub enum Op {
     /// The index of the last true component of a vector of `bool`, `i32`; that of some component if there is
     /// none.
     LastTrue(Operand),
+    /// A vector of `bool` of at most 32 components as bits of an `i32`, the first component as the lowest one.
+    Bits(Operand),
     /// A vector, with one value for each component that may be any, in all that uses the result.
     Freeze(Operand),
     /// Whether the addresses of a vector (first) are contiguous at the given distance in bytes, in each part of so many
@@ -345,6 +347,7 @@ macro_rules! visit_operands {
             | Op::Any(a)
             | Op::Whole(a)
             | Op::LastTrue(a)
+            | Op::Bits(a)
             | Op::Freeze(a)
             | Op::GatherClose(a, ..)
             | Op::Table(a, _)

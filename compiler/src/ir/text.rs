@@ -309,6 +309,7 @@ impl FunctionText<'_> {
             Op::Splat(a) => format!("splat {}", o(a)),
             Op::Whole(a) => format!("whole {}", o(a)),
             Op::Any(a) => format!("any {}", o(a)),
+            Op::Bits(a) => format!("bits {}", o(a)),
             Op::LastTrue(a) => format!("last_true {}", o(a)),
             Op::Freeze(a) => format!("freeze {}", o(a)),
             Op::Prefetch(p) => format!("prefetch {}", o(p)),

@@ -74,6 +74,7 @@ impl Body<'_, '_> {
             | Op::Splat(_)
             | Op::Any(_)
             | Op::LastTrue(_)
+            | Op::Bits(_)
             | Op::Freeze(_)
             | Op::InLine(..)
             | Op::Prefetch(_)

@@ -63,6 +63,9 @@ impl Body<'_, '_> {
             Op::AtomicRmw(op, at, value, ordering, _) => {
                 self.atomic_rmw(*op, *at, *value, *ordering)
             }
+            Op::AtomicCompareExchange { ptr, expected, value, .. } if self.is_own(*ptr) => {
+                self.local_exchange(*ptr, *expected, *value)
+            }
             Op::AtomicCompareExchange { ptr, expected, value, success, failure, .. } => {
                 let (_, align) = self.atomic_type(result()?);
                 let at = self.operand(*ptr);
@@ -106,10 +109,7 @@ impl Body<'_, '_> {
         ordering: Ordering,
     ) -> String {
         let ty = self.type_of(value);
-        let local = matches!(
-            self.unit.module.types[self.type_of(at)],
-            Type::Pointer(AddressSpace::Local | AddressSpace::Private)
-        );
+        let local = self.is_own(at);
         let at = self.operand(at);
         let value = self.operand(value);
         if local {
@@ -142,8 +142,30 @@ impl Body<'_, '_> {
         format!("atomicrmw {op} ptr {at}, {ty} {value} {ordering}, align {align}")
     }
 
-    /// An update of local memory: one thread runs all items of a group, so no other access can
-    /// intervene.
+    /// Whether one thread alone accesses memory: it runs all items of a group.
+    fn is_own(&self, at: Operand) -> bool {
+        matches!(
+            self.unit.module.types[self.type_of(at)],
+            Type::Pointer(AddressSpace::Local | AddressSpace::Private)
+        )
+    }
+
+    /// A comparison and exchange in local memory. It always writes, so that there is no branch.
+    fn local_exchange(&mut self, at: Operand, expected: Operand, value: Operand) -> String {
+        let ty = self.type_of(value);
+        let (at, access) = (self.operand(at), self.plain_access(ty));
+        let load = self.load(ty, &at, access);
+        let old = self.def(&load);
+        let llvm = self.value_type(ty);
+        let (expected, value) = (self.operand(expected), self.operand(value));
+        let same = self.def(&format!("icmp eq {llvm} {old}, {expected}"));
+        let new = self.def(&format!("select i1 {same}, {llvm} {value}, {llvm} {old}"));
+        let (_, rest) = modifiers(access);
+        self.line(&format!("store {llvm} {new}, ptr {at}, {rest}"));
+        format!("select i1 true, {llvm} {old}, {llvm} {old}")
+    }
+
+    /// An update of local memory: no other access can intervene.
     fn local_rmw(&mut self, op: AtomicOp, at: &str, value: &str, ty: TypeId) -> String {
         let access = self.plain_access(ty);
         let load = self.load(ty, at, access);

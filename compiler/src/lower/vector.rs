@@ -7,6 +7,8 @@ use super::types::{is_bool, memory_type, suffix, value_type, zero};
 use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{Access, Op, Operand, Type, TypeId, WorkItemQuery};
 
+/// LLVM moves no access to memory past this, and takes none behind it for one in front of it. The processor does nothing.
+const ORDER: &str = "fence syncscope(\"singlethread\") seq_cst";
 /// The parameters that are a vector of addresses.
 const PLACES: &str = "<8 x i64>, <8 x i64>";
 
@@ -34,13 +36,12 @@ impl Body<'_, '_> {
                 self.unit.declare("i1", &name, &format!("<{n} x i1>"));
                 format!("call i1 @{name}({})", self.typed(mask))
             }
+            Op::Bits(mask) => {
+                let bits = self.bits(mask);
+                format!("select i1 true, i32 {bits}, i32 {bits}")
+            }
             Op::LastTrue(mask) => {
-                let n = self.unit.module.types.lanes(self.type_of(mask));
-                let mask = self.typed(mask);
-                let mut bits = self.def(&format!("bitcast {mask} to i{n}"));
-                if n < 32 {
-                    bits = self.def(&format!("zext i{n} {bits} to i32"));
-                }
+                let bits = self.bits(mask);
                 // Without an item it is the first one. Otherwise LLVM moves this in front of the test of whether there
                 // are any, with a number that may be anything then; its code reads a vector on the stack there.
                 let bits = self.def(&format!("or i32 {bits}, 1"));
@@ -135,16 +136,12 @@ impl Body<'_, '_> {
         let sums = self.base(SUMS);
         let function = format!("__tally_add_later_i{bits}");
         self.unit.declare("i1", &function, "ptr, ptr, ptr, i32, i32");
-        let (at, value, mask) = (self.operand(at), self.typed(value), self.typed(mask));
+        let (at, value) = (self.operand(at), self.typed(value));
         let [places, values] = ["i64".to_owned(), format!("i{bits}")]
             .map(|ty| self.prelude_def(&format!("alloca [{n} x {ty}], align 64")));
         self.line(&format!("store <{n} x ptr> {at}, ptr {places}, align 64"));
         self.line(&format!("store {value}, ptr {values}, align 64"));
-        let mask = self.def(&format!("bitcast {mask} to i{n}"));
-        let items = match n {
-            32 => mask,
-            _ => self.def(&format!("zext i{n} {mask} to i32")),
-        };
+        let items = self.bits(mask);
         format!("call i1 @{function}(ptr {sums}, ptr {places}, ptr {values}, i32 {items}, i32 {n})")
     }
 
@@ -154,6 +151,17 @@ impl Body<'_, '_> {
         let numbers = self.def(&format!("ptrtoint <16 x ptr> {at} to <16 x i64>"));
         let halves = [0, 8].map(|first| self.part(&numbers, "<16 x i64>", first, 8));
         halves.map(|half| format!("<8 x i64> {half}")).join(", ")
+    }
+
+    /// A mask of at most 32 items as bits of an `i32`.
+    fn bits(&mut self, mask: Operand) -> String {
+        let n = self.unit.module.types.lanes(self.type_of(mask));
+        let mask = self.typed(mask);
+        let bits = self.def(&format!("bitcast {mask} to i{n}"));
+        match n {
+            32 => bits,
+            _ => self.def(&format!("zext i{n} {bits} to i32")),
+        }
     }
 
     /// A mask as an argument.
@@ -200,7 +208,7 @@ impl Body<'_, '_> {
         format!("xor i1 {any}, true")
     }
 
-    /// Text of a masked load or gather.
+    /// Text of a masked load or gather. LLVM has no volatile ones.
     #[allow(clippy::too_many_arguments, reason = "the parts of one instruction")]
     fn masked_read(
         &mut self,
@@ -221,9 +229,15 @@ impl Body<'_, '_> {
         let align = u64::from(access.align).clamp(1, MAX_ALIGN);
         let (_, rest) = modifiers(access);
         let metadata = rest.split_once(", ").map_or(String::new(), |(_, m)| format!(", {m}"));
-        let call = format!(
+        let mut call = format!(
             "call {memory} @{name}({pointer} align {align} {at}, {truth} {mask}, {memory} poison){metadata}"
         );
+        if access.volatile {
+            self.line(ORDER);
+            let read = self.def(&call);
+            self.line(ORDER);
+            call = format!("bitcast {memory} {read} to {memory}");
+        }
         if !is_bool(module, ty) {
             return call;
         }
@@ -250,9 +264,13 @@ impl Body<'_, '_> {
         let align = u64::from(access.align).clamp(1, MAX_ALIGN);
         let (_, rest) = modifiers(access);
         let metadata = rest.split_once(", ").map_or(String::new(), |(_, m)| format!(", {m}"));
-        self.line(&format!(
+        let write = format!(
             "call void @{name}({memory} {value}, {pointer} align {align} {at}, {truth} {mask}){metadata}"
-        ));
+        );
+        let order = access.volatile.then_some(ORDER);
+        for line in order.into_iter().chain([&*write]).chain(order) {
+            self.line(line);
+        }
     }
 
     /// Text of an address, or of a vector of them if the base or an index is one.

@@ -60,12 +60,15 @@ impl Widener<'_> {
             self.out.module.types[self.type_in(update.at)],
             Type::Pointer(AddressSpace::Global | AddressSpace::Generic)
         );
-        if !global || update.result.is_some() {
+        if !global {
             return Ok(false);
         }
         if let Some(beats) = beats(update.op).filter(|_| update.ordering == Ordering::Relaxed) {
             self.where_it_changes(inst, &update, beats)?;
             return Ok(true);
+        }
+        if update.result.is_some() {
+            return Ok(false);
         }
         if self.shape(update.at) != Shape::Varying {
             return Ok(false);
@@ -93,7 +96,7 @@ impl Widener<'_> {
         integer.then_some(Update { op, combine, at, value, ordering, scope, ty, result })
     }
 
-    fn is_used(&self, value: ValueId) -> bool {
+    pub(super) fn is_used(&self, value: ValueId) -> bool {
         !self.uses.get_or_init(|| Uses::of_function(self.from)).of(value).is_empty()
     }
 
@@ -155,7 +158,7 @@ impl Widener<'_> {
             && sums::addition(&self.out.module, self.from, &inst.op).is_some();
         let slow = |this: &mut Self| {
             let here = later.then(|| this.add_later(update, addresses, mask)).transpose()?;
-            this.one_by_one_of(inst, &parts, unmasked)?;
+            this.one_by_one_of(inst, &parts, unmasked, None)?;
             if let Some(join) = here {
                 this.out.end(Terminator::Branch(join));
                 this.out.switch_to(join);
@@ -206,10 +209,21 @@ impl Widener<'_> {
         let masks = self.out.type_of(mask);
         let changes = self.out.value(Op::Compare(beats, values, there[0]), masks);
         let changes = self.out.value(Op::Binary(BinaryOp::And, changes, mask), masks);
+        let vector = self.out.type_of(values);
+        let old = self.out.var(vector);
+        self.out.write(old, there[0]);
         let before = self.mask.replace(changes);
-        self.if_any(changes, |this| this.one_by_one_of(inst, &parts, false))?;
+        self.if_any(changes, |this| {
+            let results = this.one_by_one_of(inst, &parts, false, Some(&there))?;
+            if let Some(&result) = results.first() {
+                this.out.write(old, result);
+            }
+            Ok(())
+        })?;
         self.mask = before;
-        Ok(())
+        let Some(result) = inst.result else { return Ok(()) };
+        let values = self.out.read(old);
+        self.set(result, &[values])
     }
 
     /// Writes code that runs if a mask has any item.

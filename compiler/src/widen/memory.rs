@@ -2,10 +2,10 @@
 //! Loads, stores and atomics of a vector of items.
 //!
 //! Adjacent values are read and written as a vector, with the mask if items are missing. Other
-//! addresses are gathered and scattered. Operations without a vector form (atomics, copies of bytes,
-//! volatile accesses, images of their own, printing) are executed for one item after the other, in their order.
-//! Volatile accesses of private variables stay vectors if all items access the same place in theirs,
-//! since no item sees the order in which others access their own. Items that are not in the mask access
+//! addresses are gathered and scattered. Operations without a vector form (atomic updates, copies of bytes,
+//! images of their own, printing) are executed for one item after the other, in their order.
+//! Volatile accesses and relaxed atomic loads and stores are vectors, too: each item accesses its place once, where it
+//! stands in the program, but neighbours do so together. Items that are not in the mask access
 //! no memory, except private variables, which no other item sees.
 
 use super::emit::Widener;
@@ -13,7 +13,7 @@ use super::ops::Leaf;
 use super::refusal::Refusal;
 use super::shape::Shape;
 use crate::ir::arena::Id;
-use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId};
+use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Ordering, Terminator, Type, TypeId};
 
 /// Bytes of the longest words that are accessed under a mask.
 const LONGEST_WORD: u64 = 8;
@@ -35,7 +35,12 @@ impl Widener<'_> {
         let uniform = inst.result.map(|result| self.shapes.of(result)) == Some(Shape::Uniform);
         match &inst.op {
             Op::Load(..) | Op::AtomicLoad(..) if uniform => return Ok(false),
-            &Op::Load(at, access) if !access.volatile || self.shapes.is_own(at) => {
+            // LLVM would remove a vector that nothing uses.
+            &Op::Load(at, access)
+                if !access.volatile
+                    || self.shapes.is_own(at)
+                    || inst.result.is_some_and(|result| self.is_used(result)) =>
+            {
                 let Some(result) = inst.result else { return Ok(true) };
                 let values = self.load(at, self.from.values[result].ty, access)?;
                 self.set(result, &values)?;
@@ -45,7 +50,7 @@ impl Widener<'_> {
                 let at = self.one(at);
                 self.out.effect(Op::Store(at, value, access), inst.flags);
             }
-            &Op::Store(at, value, access) if !access.volatile || self.shapes.is_own(at) => {
+            &Op::Store(at, value, access) => {
                 self.store(at, value, access)?;
             }
             &Op::AtomicStore(at, value, ordering, scope) if self.shape(at) == Shape::Uniform => {
@@ -73,6 +78,17 @@ impl Widener<'_> {
             {
                 return Ok(false);
             }
+            &Op::AtomicLoad(at, Ordering::Relaxed, _) => {
+                let Some(result) = inst.result else { return Ok(true) };
+                let ty = self.from.values[result].ty;
+                let access = self.relaxed(ty);
+                let values = self.load(at, ty, access)?;
+                self.set(result, &values)?;
+            }
+            &Op::AtomicStore(at, value, Ordering::Relaxed, _) => {
+                let access = self.relaxed(self.type_in(value));
+                self.store(at, value, access)?;
+            }
             Op::AtomicRmw(..) if self.atomic(inst)? => {}
             Op::Image(op, operands) if self.images(*op, operands, inst.result)? => {}
             &Op::Report { site, size, at, mistake, .. } => self.report(site, size, at, mistake)?,
@@ -80,7 +96,6 @@ impl Widener<'_> {
             | Op::Image(..)
             | Op::Texels(..)
             | Op::Strings(..)
-            | Op::Store(..)
             | Op::AtomicLoad(..)
             | Op::AtomicStore(..)
             | Op::AtomicRmw(..)
@@ -91,6 +106,12 @@ impl Widener<'_> {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// A relaxed atomic access as a volatile one: processors load and store each aligned number at once.
+    fn relaxed(&self, ty: TypeId) -> Access {
+        let align = self.out.module.types.size(ty) as u32;
+        Access { align, volatile: true, nontemporal: false }
     }
 
     /// The arrangement of the addresses of accesses of `size` bytes. `line`: whether contiguous
@@ -176,6 +197,11 @@ impl Widener<'_> {
         Ok(self.out.value(Op::Construct(values), ty))
     }
 
+    /// Whether memory can be read where items do not run. A volatile access is only that of the items that do.
+    fn is_readable(&self, at: Operand, access: Access) -> bool {
+        self.shapes.is_readable(at) && (!access.volatile || self.shapes.is_own(at))
+    }
+
     pub(super) fn load(
         &mut self,
         at: Operand,
@@ -186,7 +212,7 @@ impl Widener<'_> {
         let size = self.out.module.types.size(ty);
         let line = self.is_vector(&leaves, size);
         if let Some((first, holds)) = self.descends(at, size, &leaves) {
-            let readable = self.shapes.is_readable(at);
+            let readable = self.is_readable(at, access);
             return self.guarded(
                 holds,
                 &leaves,
@@ -194,7 +220,7 @@ impl Widener<'_> {
                 |this| this.gather(at, &leaves, access),
             );
         }
-        let readable = self.shapes.is_readable(at);
+        let readable = self.is_readable(at, access);
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {
                 if holds.is_none() && !readable {

@@ -575,6 +575,7 @@ fn writes(op: &Op) -> bool {
             | Op::Splat(_)
             | Op::Any(_)
             | Op::LastTrue(_)
+            | Op::Bits(_)
             | Op::Freeze(_)
             | Op::InLine(..)
             | Op::Close(..)

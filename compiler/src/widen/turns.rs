@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes instructions without a vector form for one item after the other.
 
-use super::build::Var;
-use super::emit::{Mask, Widener, is_pointer};
+use super::emit::{Widener, is_pointer};
 use super::refusal::Refusal;
 use super::shape::{Rows, Shape};
 use crate::ir::{
-    Access, BinaryOp, BlockId, ConvertOp, Inst, Op, Operand, Terminator, TypeId, UnaryOp,
+    Access, BinaryOp, BlockId, CompareOp, ConvertOp, Flags, Inst, Op, Operand, Terminator, TypeId,
+    UnaryOp,
 };
 
 /// A block that is being written, and the number of writes to memory before.
@@ -28,6 +28,25 @@ enum Part {
     Vectors(TypeId, Vec<Operand>),
 }
 
+/// How an item's value is found by the item's number.
+enum Numbered {
+    /// The same for all.
+    One(Operand),
+    /// The first item's, and the step to the next one's.
+    Steps(Operand, i64),
+    /// A value of a type, of these scalars.
+    Parts(TypeId, Vec<Numbered>),
+    /// The component of a vector in memory, of this type.
+    Stored(Operand, TypeId),
+    Address {
+        base: Box<Numbered>,
+        offset: i64,
+        terms: Vec<(Numbered, i64)>,
+        ty: TypeId,
+    },
+    Convert(ConvertOp, Box<Numbered>, TypeId),
+}
+
 /// The items' operands of an instruction, and when they were asked for.
 pub(super) struct Parts {
     parts: Vec<Part>,
@@ -41,7 +60,11 @@ impl Widener<'_> {
         // form for uneven rows has each atomic once, to be built in less time.
         let unmasked = matches!(inst.op, Op::AtomicRmw(..)) && self.rows == Rows::Whole;
         let parts = self.parts(inst)?;
-        self.one_by_one_of(inst, &parts, unmasked)
+        let results = self.one_by_one_of(inst, &parts, unmasked, None)?;
+        match inst.result {
+            Some(result) => self.set(result, &results),
+            None => Ok(()),
+        }
     }
 
     /// The items' operands. What there is of them is known best in the block that made them, so blocks
@@ -60,102 +83,259 @@ impl Widener<'_> {
         Ok(Parts { parts, at: (self.out.block, self.out.writes) })
     }
 
-    /// The same with operands that were asked for before, without writes since. `unmasked`: whether there
-    /// is code of its own for the case that all items run.
+    /// The same with operands that were asked for before, without writes since; returns the results. `unmasked`: whether
+    /// there is code of its own for the case that all items run. `others`: the results of items that do not run.
     pub(super) fn one_by_one_of(
         &mut self,
         inst: &Inst,
         parts: &Parts,
         unmasked: bool,
-    ) -> Result<(), Refusal> {
+        others: Option<&[Operand]>,
+    ) -> Result<Vec<Operand>, Refusal> {
         self.remark("takes its items one by one for an operation on memory");
-        let (now, parts) = (parts.at, &parts.parts);
-        let ty = inst.result.map(|result| self.from.values[result].ty);
-        let leaves = match ty {
-            Some(ty) => self.leaves(ty)?,
+        let Some(mask) = self.mask else { return self.each(inst, parts) };
+        if !unmasked {
+            return self.some(inst, parts, mask, others);
+        }
+        let bool = self.out.module.types.bool();
+        let waits = self.not(mask);
+        let some_wait = self.out.value(Op::Any(waits), bool);
+        let leaves = match inst.result {
+            Some(result) => self.leaves(self.from.values[result].ty)?,
+            None => Vec::new(),
+        };
+        self.guarded(
+            Some(some_wait),
+            &leaves,
+            |this| this.some(inst, parts, mask, others),
+            |this| this.each(inst, parts),
+        )
+    }
+
+    /// All items take turns: code for each.
+    fn each(&mut self, inst: &Inst, parts: &Parts) -> Result<Vec<Operand>, Refusal> {
+        let mut results = Vec::new();
+        for lane in 0..self.out.lanes {
+            let mut scalars = Vec::new();
+            for part in &parts.parts {
+                scalars.push(self.of_lane(part, lane, parts.at)?);
+            }
+            let scalars = self.of_one(inst, scalars)?;
+            for (number, scalar) in scalars.into_iter().enumerate() {
+                let ty = self.out.type_of(scalar);
+                let vector = self.out.vector_of(ty);
+                if results.len() == number {
+                    results.push(self.out.undef(vector));
+                }
+                let with = Op::Insert(results[number], scalar, vec![lane]);
+                results[number] = self.out.value(with, vector);
+            }
+        }
+        Ok(results)
+    }
+
+    /// The operation of one item, and the scalars of its result.
+    fn of_one(&mut self, inst: &Inst, operands: Vec<Operand>) -> Result<Vec<Operand>, Refusal> {
+        let mut op = inst.op.clone();
+        let mut operands = operands.into_iter();
+        op.for_each_operand_mut(|operand| {
+            if let Some(own) = operands.next() {
+                *operand = own;
+            }
+        });
+        let Some(result) = inst.result else {
+            self.out.effect(op, inst.flags);
+            return Ok(Vec::new());
+        };
+        let value = self.out.def(op, self.from.values[result].ty, inst.flags);
+        self.scalars(value)
+    }
+
+    /// The items of a mask take turns: a loop over its bits. Operands and results go through memory. Tests for each item
+    /// would be mispredicted.
+    fn some(
+        &mut self,
+        inst: &Inst,
+        parts: &Parts,
+        mask: Operand,
+        others: Option<&[Operand]>,
+    ) -> Result<Vec<Operand>, Refusal> {
+        let mut tables = Vec::new();
+        let mut each = Vec::new();
+        for part in &parts.parts {
+            each.push(self.by_number(part, &mut tables));
+        }
+        let leaves = match inst.result {
+            Some(result) => self.leaves(self.from.values[result].ty)?,
             None => Vec::new(),
         };
         let mut results = Vec::new();
-        for leaf in &leaves {
+        for (number, leaf) in leaves.iter().enumerate() {
             let vector = self.out.vector_of(leaf.ty);
-            let var = self.out.var(vector);
-            let undef = self.out.undef(vector);
-            self.out.write(var, undef);
-            results.push(var);
-        }
-        match self.mask {
-            Some(mask) if unmasked => {
-                let bool = self.out.module.types.bool();
-                let others = self.not(mask);
-                let some_wait = self.out.value(Op::Any(others), bool);
-                let all = self.out.value(Op::Unary(UnaryOp::Not, some_wait), bool);
-                let [yes, no, join] = std::array::from_fn(|_| self.out.new_block());
-                self.out.end(Terminator::CondBranch(all, yes, no));
-                for (block, mask) in [(yes, None), (no, Some(mask))] {
-                    self.out.switch_to(block);
-                    self.turns(inst, parts, mask, &results, now)?;
-                    self.out.end(Terminator::Branch(join));
-                }
-                self.out.switch_to(join);
+            let table = self.free_table(vector, &mut tables);
+            if let Some(others) = others {
+                let access = self.own(leaf.ty);
+                self.out.effect(Op::Store(table, others[number], access), Flags::empty());
             }
-            mask => self.turns(inst, parts, mask, &results, now)?,
+            results.push((table, vector, leaf.ty));
         }
-        if let Some(result) = inst.result {
-            let values: Vec<Operand> = results.into_iter().map(|var| self.out.read(var)).collect();
-            self.set(result, &values)?;
+        let types = &mut self.out.module.types;
+        let (bool, int) = (types.bool(), types.int(32));
+        let left = self.out.var(int);
+        let bits = self.out.value(Op::Bits(mask), int);
+        self.out.write(left, bits);
+        let [head, body, join] = std::array::from_fn(|_| self.out.new_block());
+        self.out.end(Terminator::Branch(head));
+        self.out.switch_to(head);
+        let bits = self.out.read(left);
+        let zero = self.out.int(int, 0);
+        let more = self.out.value(Op::Compare(CompareOp::Ne, bits, zero), bool);
+        self.out.end(Terminator::CondBranch(more, body, join));
+        self.out.switch_to(body);
+        let lane = self.out.value(Op::Unary(UnaryOp::Ctz, bits), int);
+        let minus = self.out.int(int, -1);
+        let less = self.out.value(Op::Binary(BinaryOp::Add, bits, minus), int);
+        let rest = self.out.value(Op::Binary(BinaryOp::And, bits, less), int);
+        self.out.write(left, rest);
+        let mut scalars = Vec::new();
+        for part in &each {
+            scalars.push(self.numbered(part, lane)?);
         }
-        Ok(())
+        let scalars = self.of_one(inst, scalars)?;
+        for (&(table, _, ty), scalar) in results.iter().zip(scalars) {
+            let (at, access) = self.entry_of(table, lane, ty);
+            self.out.effect(Op::Store(at, scalar, access), Flags::empty());
+        }
+        self.out.end(Terminator::Branch(head));
+        self.out.switch_to(join);
+        let results = results.into_iter().map(|(table, vector, ty)| {
+            let access = self.own(ty);
+            self.out.value(Op::Load(table, access), vector)
+        });
+        Ok(results.collect())
     }
 
-    /// The items of a mask take turns. Their results are assigned to variables.
-    fn turns(
-        &mut self,
-        inst: &Inst,
-        parts: &[Part],
-        mask: Mask,
-        results: &[Var],
-        now: Moment,
-    ) -> Result<(), Refusal> {
-        let bool = self.out.module.types.bool();
-        for lane in 0..self.out.lanes {
-            let next = mask.map(|mask| {
-                let runs = self.out.value(Op::Extract(mask, vec![lane]), bool);
-                let (here, next) = (self.out.new_block(), self.out.new_block());
-                self.out.end(Terminator::CondBranch(runs, here, next));
-                self.out.switch_to(here);
-                next
-            });
-            let mut scalars = Vec::new();
-            for part in parts {
-                scalars.push(self.of_lane(part, lane, now)?);
-            }
-            let mut op = inst.op.clone();
-            let mut scalars = scalars.into_iter();
-            op.for_each_operand_mut(|operand| {
-                if let Some(scalar) = scalars.next() {
-                    *operand = scalar;
-                }
-            });
-            match inst.result.map(|result| self.from.values[result].ty) {
-                Some(ty) => {
-                    let value = self.out.def(op, ty, inst.flags);
-                    let scalars = self.scalars(value)?;
-                    for (&var, scalar) in results.iter().zip(scalars) {
-                        let so_far = self.out.read(var);
-                        let vector = self.out.var_type(var);
-                        let op = Op::Insert(so_far, scalar, vec![lane]);
-                        let with = self.out.value(op, vector);
-                        self.out.write(var, with);
-                    }
-                }
-                None => self.out.effect(op, inst.flags),
-            }
-            if let Some(next) = next {
-                self.out.end(Terminator::Branch(next));
-                self.out.switch_to(next);
+    /// How an item's value of an operand is found by the item's number. Stores what that needs.
+    fn by_number(&mut self, part: &Part, tables: &mut Vec<Operand>) -> Numbered {
+        match part {
+            Part::One(value) => Numbered::One(*value),
+            &Part::Steps(first, step) => Numbered::Steps(first, step),
+            Part::Vectors(ty, vectors) => {
+                let place = |&vector| self.stored_part(vector, ADDRESS_STEPS, tables);
+                Numbered::Parts(*ty, vectors.iter().map(place).collect())
             }
         }
-        Ok(())
+    }
+
+    /// The same of a component of a vector. Addresses are computed from what they consist of.
+    fn stored_part(&mut self, vector: Operand, steps: u32, tables: &mut Vec<Operand>) -> Numbered {
+        let ty = self.out.type_of(vector);
+        let element = self.out.module.types.element(ty);
+        if element == ty {
+            return Numbered::One(vector);
+        }
+        let made = match vector {
+            Operand::Value(value) => self.out.made.get(&value).cloned(),
+            Operand::Const(_) => None,
+        };
+        match made {
+            Some(Op::Splat(scalar)) => Numbered::One(scalar),
+            Some(Op::Address { base, offset, terms, .. }) if steps > 0 => {
+                let mut part = |of| self.stored_part(of, steps - 1, tables);
+                let base = Box::new(part(base));
+                let terms = terms.iter().map(|&(it, by)| (part(it), by)).collect();
+                Numbered::Address { base, offset, terms, ty: element }
+            }
+            Some(Op::Convert(kind @ (ConvertOp::SExt | ConvertOp::ZExt), from)) if steps > 0 => {
+                let from = self.stored_part(from, steps - 1, tables);
+                Numbered::Convert(kind, Box::new(from), element)
+            }
+            _ => {
+                let table = self.free_table(ty, tables);
+                let access = self.own(element);
+                self.out.effect(Op::Store(table, vector, access), Flags::empty());
+                Numbered::Stored(table, element)
+            }
+        }
+    }
+
+    /// An item's value of an operand.
+    fn numbered(&mut self, part: &Numbered, lane: Operand) -> Result<Operand, Refusal> {
+        Ok(match part {
+            Numbered::One(value) => *value,
+            &Numbered::Steps(first, step) => {
+                let ty = self.out.type_of(first);
+                if is_pointer(&self.out.module, ty) {
+                    let (base, terms) = (first, vec![(lane, step)]);
+                    let op = Op::Address { base, offset: 0, terms, inbounds: false };
+                    return Ok(self.out.value(op, ty));
+                }
+                let number = self.resized(lane, ty);
+                let step = self.out.int(ty, step);
+                let distance = self.out.value(Op::Binary(BinaryOp::Mul, number, step), ty);
+                self.out.value(Op::Binary(BinaryOp::Add, first, distance), ty)
+            }
+            Numbered::Parts(ty, parts) => {
+                let mut scalars = Vec::new();
+                for part in parts {
+                    scalars.push(self.numbered(part, lane)?);
+                }
+                self.assemble(*ty, &mut scalars.into_iter())?
+            }
+            &Numbered::Stored(table, ty) => {
+                let (at, access) = self.entry_of(table, lane, ty);
+                self.out.value(Op::Load(at, access), ty)
+            }
+            Numbered::Address { base, offset, terms, ty } => {
+                let base = self.numbered(base, lane)?;
+                let mut all = Vec::new();
+                for (term, by) in terms {
+                    all.push((self.numbered(term, lane)?, *by));
+                }
+                let op = Op::Address { base, offset: *offset, terms: all, inbounds: false };
+                self.out.value(op, *ty)
+            }
+            Numbered::Convert(kind, from, ty) => {
+                let from = self.numbered(from, lane)?;
+                self.out.value(Op::Convert(*kind, from), *ty)
+            }
+        })
+    }
+
+    /// The number of an item as an integer of a type.
+    fn resized(&mut self, number: Operand, ty: TypeId) -> Operand {
+        match self.out.module.types.scalar_bits(ty) {
+            32 => number,
+            64 => self.out.value(Op::Convert(ConvertOp::ZExt, number), ty),
+            _ => self.out.value(Op::Convert(ConvertOp::Trunc, number), ty),
+        }
+    }
+
+    /// The place of a vector's component in its table.
+    fn entry_of(&mut self, table: Operand, lane: Operand, ty: TypeId) -> (Operand, Access) {
+        let (size, pointer) = (self.out.module.types.size(ty), self.out.type_of(table));
+        let terms = vec![(lane, size as i64)];
+        let op = Op::Address { base: table, offset: 0, terms, inbounds: true };
+        (self.out.value(op, pointer), self.own(ty))
+    }
+
+    /// The access to a component in a table.
+    fn own(&self, ty: TypeId) -> Access {
+        let align = self.out.module.types.size(ty).clamp(1, 64) as u32;
+        Access { align, volatile: false, nontemporal: false }
+    }
+
+    /// A table of a type beside those that are in use.
+    fn free_table(&mut self, ty: TypeId, used: &mut Vec<Operand>) -> Operand {
+        let free = self.tables.iter().find(|(of, table)| *of == ty && !used.contains(table));
+        let known = free.map(|&(_, table)| table);
+        let table = known.unwrap_or_else(|| {
+            let table = self.table(ty);
+            self.tables.push((ty, table));
+            table
+        });
+        used.push(table);
+        table
     }
 
     /// An item's value of an operand.

@@ -152,6 +152,56 @@ fn updates_of_places_that_a_loop_does_not_change() {
     }
 }
 
+/// Results of updates that some items do, of places that differ, with values and places of each form: the same for all,
+/// a step apart, computed, and loaded.
+#[test]
+fn items_that_update_get_what_was_there() {
+    for (space, ty) in [("global", "int"), ("local", "int"), ("global", "long"), ("local", "ulong")]
+    {
+        let name = if ty.contains("long") { "atom" } else { "atomic" };
+        let module = wide(&format!(
+            "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+             #pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
+             kernel void k(global {ty} *p, global const int *at, global {ty} *out, local {ty} *t) {{
+               int i = get_global_id(0), l = get_local_id(0), j = at[i];
+               for (int k = 0; k < 8; k++) t[k * get_local_size(0) + l] = p[k * 80 + i];
+               barrier(CLK_LOCAL_MEM_FENCE);
+               {space} {ty} *q = {};
+               int own = {}, n = {};
+               {ty} x = out[i], sum = 0;
+               if (j % 3) sum = {name}_xchg(&q[own], x);
+               if (x > 50) {{
+                 sum += {name}_add(&q[n + l], 3 * i) + {name}_cmpxchg(&q[2 * n + own], ({ty})own, x);
+                 sum ^= {name}_min(&q[3 * n + own], x - 20) * 3;
+               }}
+               sum += {name}_max(&q[4 * n + own], x) + {name}_max(&q[5 * n + own], ({ty})(i + 30));
+               if (j & 1) sum -= {name}_or(&q[6 * n + own], x) ^ {name}_xchg(&q[7 * n + 0], x);
+               out[i] = sum;
+               barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+               for (int k = 0; k < 8; k++) if (\"{space}\"[0] == 'l') p[k * 80 + i] = t[k * get_local_size(0) + l];
+             }}",
+            if space == "global" { "p" } else { "t" },
+            if space == "global" { "j" } else { "j % get_local_size(0)" },
+            if space == "global" { "80" } else { "get_local_size(0)" },
+        ));
+        let size = if ty.contains("long") { 2 } else { 1 };
+        let numbers =
+            |n: i32| ints(n * size, |i| if i % size == 0 { i / size * 29 % 101 } else { 0 });
+        for group in [16, 40, 20] {
+            // Places of their own in each group.
+            let at = ints(80, |i| i / group * group + (i * 7 + 3) % group);
+            let args = [
+                numbers(640),
+                at,
+                numbers(80),
+                crate::diff::Input::Local((8 * group * 4 * size) as usize),
+            ];
+            compare_at(&widths(), &module, "k", &[(Grid::line(80, group as u32), args.to_vec())])
+                .unwrap_or_else(|how| panic!("{space} {ty}, groups of {group}: {how}"));
+        }
+    }
+}
+
 /// The updates in a kernel that is widened to 16 items.
 fn updates(module: &Module) -> usize {
     let widened = widen::widen(module, &module.kernels[0], 16).expect("it is widened");

@@ -69,6 +69,7 @@ mod tables;
 mod transpose;
 mod uneven;
 mod untyped;
+mod volatile;
 mod whole;
 mod widen;
 mod work;
