@@ -14,7 +14,7 @@
 //!
 //! Items with a uniform address are known to update one place. For other addresses in global memory the
 //! code compares them at run time, unless a result is used, and where they differ groups may keep sums
-//! ([`super::sums`]). A minimum or maximum first reads the places,
+//! ([`super::sums`]). A relaxed minimum or maximum, with a result or without one, first reads the places,
 //! and updates only those that it changes: after a few updates there are hardly any.
 
 use super::emit::Widener;

@@ -9,9 +9,8 @@
 //!                                                } while (old != seen);
 //! ```
 //!
-//! Volatile accesses and such atomics go item by item. A vector takes each item's address and mask out of vectors for
-//! that, and puts what it has loaded into another, again in each turn of all items. A kernel that does little else is
-//! faster one item at a time.
+//! In a vector, all items take turns until the last of them has succeeded, and such exchanges go item by item in each. A
+//! kernel that does little else is faster one item at a time.
 
 use super::shape::Shape;
 use super::way::Way;

@@ -136,9 +136,11 @@ fn loops_see_what_others_write() {
     for read in ["p[j]", explicit] {
         let module = wide(&format!(
             "kernel void k(volatile global int *p, global const int *at, global int *out) {{
-               int i = get_global_id(0), j = at[i], seen = 0;
-               for (int n = 0; n < 50000000 && !seen; n++)
-                 seen = {read};
+               int i = get_global_id(0), j = at[i], seen = 0, n = 0, last;
+               do {{
+                 last = p[16];
+                 seen |= {read};
+               }} while (!last && ++n < 50000000);
                out[i] = seen;
              }}"
         ));
@@ -149,7 +151,7 @@ fn loops_see_what_others_write() {
         );
         for target in all {
             let kernel = Kernel::with_lanes(&module, "k", &target, 16);
-            let places: Vec<AtomicI32> = (0..16).map(|_| AtomicI32::new(0)).collect();
+            let places: Vec<AtomicI32> = (0..17).map(|_| AtomicI32::new(0)).collect();
             let mut at: Vec<i32> = (0..16).map(|i| i * 5 % 16).collect();
             let mut out = vec![0i32; 16];
             std::thread::scope(|scope| {
@@ -159,7 +161,7 @@ fn loops_see_what_others_write() {
                 });
                 // SAFETY: the kernel reads the numbers as other threads do, and lives no longer than they.
                 let shared = unsafe {
-                    std::slice::from_raw_parts_mut(places.as_ptr().cast::<u8>().cast_mut(), 64)
+                    std::slice::from_raw_parts_mut(places.as_ptr().cast::<u8>().cast_mut(), 68)
                 };
                 let args =
                     vec![crate::harness::Arg::Buffer(shared), buffer(&mut at), buffer(&mut out)];
