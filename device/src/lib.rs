@@ -105,7 +105,7 @@ impl Device {
             serial: Shared::next_serial(),
             clock: config.confined.map_or_else(Clock::new, |confined| confined.clock),
             sem: SemaphoreUnit::new(outside),
-            sched: Sched::new(workers, substitutes, engine::stream),
+            sched: Sched::new(workers, substitutes, config.confined.is_some(), engine::stream),
             times: eu::KernelTimes::new(),
             host,
             chaos: config.chaos.map(Chaos::new),

@@ -26,7 +26,7 @@ use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 
 use crate::cell::CellWait;
 use crate::queue::{Bell, Enqueue, Queue, Run, Stream};
-use crate::tuning::WORTH_A_WAKE;
+use crate::tuning::{WORTH_A_PLACE, WORTH_A_WAKE};
 use crate::wakeup::Dozer;
 use crate::work::Work;
 
@@ -36,6 +36,7 @@ mod helper;
 mod idle;
 mod job;
 mod looks;
+mod placement;
 mod pool;
 mod shards;
 mod shared;
@@ -48,6 +49,7 @@ mod worker;
 use idle::IdleSet;
 pub(crate) use job::Job;
 use looks::Looks;
+use placement::Placement;
 use pool::Pool;
 use shards::Shards;
 pub(crate) use shared::Shared;
@@ -93,9 +95,13 @@ pub(crate) struct Sched {
     stream: StreamQueue,
     shards: Shards,
     idle: IdleSet,
+    /// The processors of each worker; none where Linux places woken threads well.
+    placements: Box<[Placement]>,
     looks: Looks,
     /// Workers that look for a task before they sleep.
     searchers: Apart<AtomicUsize>,
+    /// The processor of the worker that searches, where workers are placed.
+    searches_on: AtomicUsize,
     /// Entries of queues of the highest priority.
     urgent: Apart<AtomicUsize>,
     /// Threads that poll an empty ring.
@@ -127,14 +133,22 @@ pub(crate) struct Sched {
 }
 
 impl Sched {
-    pub(crate) fn new(workers: usize, substitutes: usize, stream: StreamQueue) -> Self {
+    pub(crate) fn new(
+        workers: usize,
+        substitutes: usize,
+        confined: bool,
+        stream: StreamQueue,
+    ) -> Self {
         let max_threads = workers + substitutes;
+        let placed = if placement::is_needed(confined) { max_threads } else { 0 };
         Self {
             stream,
             shards: Shards::new(workers),
             idle: IdleSet::new(max_threads),
+            placements: (0..placed).map(|_| Placement::default()).collect(),
             looks: Looks::new(WAITERS),
             searchers: Apart::default(),
+            searches_on: AtomicUsize::new(usize::MAX),
             urgent: Apart::default(),
             lingering: Apart::default(),
             started: AtomicUsize::new(0),
@@ -191,11 +205,29 @@ impl Sched {
 
     /// Wakes a worker for the task that the caller has just enlisted, worker `preferred` if it sleeps.
     fn wake(&self, shared: &Arc<Shared>, preferred: usize) -> Woken {
+        self.wake_from(shared, preferred, None)
+    }
+
+    /// The same for a caller that goes on working: the worker runs on another processor.
+    fn wake_beside(&self, shared: &Arc<Shared>, preferred: usize) -> Woken {
+        let here = (!self.placements.is_empty()).then(placement::here);
+        self.wake_from(shared, preferred, here)
+    }
+
+    /// Wakes a worker. It does not run on processor `here`, where the caller goes on working.
+    fn wake_from(&self, shared: &Arc<Shared>, preferred: usize, here: Option<usize>) -> Woken {
         fence(Ordering::SeqCst);
-        if self.searchers.0.load(Ordering::Relaxed) != 0 {
+        // One that searches on the caller's processor does not run while the caller does.
+        let is_elsewhere = |here| self.searches_on.load(Ordering::Relaxed) != here;
+        if self.searchers.0.load(Ordering::Relaxed) != 0 && here.is_none_or(is_elsewhere) {
             return Woken::Searcher;
         }
-        if self.idle.wake(preferred) || self.start_worker(shared) {
+        let place = |index: usize| {
+            if let (Some(here), Some(placement)) = (here, self.placements.get(index)) {
+                placement.avoid(here);
+            }
+        };
+        if self.idle.wake(preferred, place) || self.start_worker(shared) {
             return Woken::One;
         }
         // A busy worker may be stuck while a task waits.
@@ -225,7 +257,11 @@ impl Sched {
                 if enlist {
                     self.enlist(queue);
                 }
-                self.wake(shared, queue.last_worker());
+                if queue.is_wide() {
+                    self.wake_beside(shared, queue.last_worker());
+                } else {
+                    self.wake(shared, queue.last_worker());
+                }
                 elision::doorbell_ends(shared);
                 false
             }
@@ -306,7 +342,9 @@ impl Sched {
 
     /// Wakes the threads that a work is worth. Threads that have joined take part in waking the others.
     pub(crate) fn call_others(&self, shared: &Arc<Shared>, work: &Work) {
-        while work.take_call() && self.wake(shared, usize::MAX) == Woken::One {}
+        let is_long = work.estimate(&shared.times).is_none_or(|ticks| ticks >= WORTH_A_PLACE);
+        let wake = if is_long { Self::wake_beside } else { Self::wake };
+        while work.take_call() && wake(self, shared, usize::MAX) == Woken::One {}
     }
 
     /// Removes a shared work whose units are all claimed.

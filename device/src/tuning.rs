@@ -41,6 +41,10 @@ pub(crate) const FEW_FILL_BLOCKS: u64 = 16;
 /// Each thread that is woken for a dispatch gets at least this many ticks of it: less is not worth the wake and
 /// the search for more that follows. Without: 23 and 31 in streams of empty kernels.
 pub(crate) const WORTH_A_WAKE: u64 = 20_000;
+/// A thread that is woken for a dispatch that takes this many ticks in all runs on another processor than its waker,
+/// which takes the waker 10,000 to 15,000 on two or three processors; with more it is not needed. Without, seven
+/// kernels of 0.8 ms after a pause, on two processors: 20 to 90 in the median.
+pub(crate) const WORTH_A_PLACE: u64 = 100_000;
 /// Intended duration of a claim of units, in ticks: short compared to the tick of the watchdog, long compared to
 /// the cost of a claim.
 /// Without: 140 in six kernels on 16 processors, 47 on two.

@@ -36,7 +36,7 @@ fn worker_sleeps(announces_first: bool, publisher_fences: bool) {
                 if publisher_fences {
                     fence(Ordering::SeqCst);
                 }
-                idle.wake(0)
+                idle.wake(0, |_| {})
             })
         };
         let early = task.load(Ordering::Acquire);

@@ -74,12 +74,13 @@ impl IdleSet {
         self.words.iter().any(|word| word.0.load(Ordering::Relaxed) != 0)
     }
 
-    /// Wakes a worker, worker `preferred` if it sleeps. False: none sleeps. The caller has published a task
-    /// and executed a full fence.
-    pub(super) fn wake(&self, preferred: usize) -> bool {
+    /// Wakes a worker, worker `preferred` if it sleeps, and calls `prepare` with its index before that. False: none
+    /// sleeps. The caller has published a task and executed a full fence.
+    pub(super) fn wake(&self, preferred: usize, prepare: impl FnOnce(usize)) -> bool {
         race();
         let claimed = self.claim(preferred);
         if let Some(index) = claimed {
+            prepare(index);
             self.notify(index);
         }
         claimed.is_some()
@@ -126,7 +127,7 @@ mod tests {
     fn a_notification_before_the_sleep_is_kept() {
         let idle = IdleSet::new(1);
         idle.announce(0);
-        assert!(idle.wake(0));
+        assert!(idle.wake(0, |index| assert_eq!(index, 0)));
         idle.sleep(0);
         assert!(!idle.any());
     }

@@ -22,11 +22,16 @@ impl Host for Silent {
 
 /// A device whose one worker is the test, and a queue on its one engine.
 pub(crate) fn device() -> (Arc<Shared>, Arc<Queue>) {
+    device_with(Sched::new(1, 0, true, |_, _, _| {}))
+}
+
+/// The same with a scheduler of the caller's.
+pub(crate) fn device_with(sched: Sched) -> (Arc<Shared>, Arc<Queue>) {
     let shared = Arc::new(Shared {
         serial: Shared::next_serial(),
         clock: Clock::new(),
         sem: SemaphoreUnit::new(None),
-        sched: Sched::new(1, 0, |_, _, _| {}),
+        sched,
         times: KernelTimes::new(),
         host: Arc::new(Silent),
         chaos: None,

@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use tally_uapi::cell::{signaller_must_wake, waiters_index};
 use tally_uapi::fault::Fault;
 
-use super::{Job, Shared};
+use super::{Job, Shared, placement};
 use crate::cell::CellWait;
 use crate::chaos::Chaos;
 use crate::clock::Clock;
@@ -216,6 +216,9 @@ impl Worker {
         let searchers = &sched.searchers.0;
         let mut found = None;
         if searchers.fetch_add(1, Ordering::SeqCst) == 0 {
+            if !sched.placements.is_empty() {
+                sched.searches_on.store(placement::here(), Ordering::Relaxed);
+            }
             let until = Instant::now() + IDLE_SPIN;
             let mut spin = Spin::default();
             while found.is_none() && Instant::now() < until {
@@ -231,6 +234,10 @@ impl Worker {
     /// Sleeps until a task may have arrived, and looks for it.
     fn sleep(&self) -> Option<Job> {
         let (sched, index) = (&self.shared.sched, self.slot.index);
+        let placement = sched.placements.get(index);
+        if let Some(placement) = placement {
+            placement.is_own();
+        }
         sched.idle.announce(index);
         let found = sched.find(self.turn);
         if found.is_some() || sched.shutting_down() {
@@ -238,6 +245,9 @@ impl Worker {
             return found;
         }
         sched.idle.sleep(index);
+        if let Some(placement) = placement {
+            placement.restore();
+        }
         if sched.wants_watchdog.swap(false, Ordering::Relaxed) {
             sched.watchdog.wake();
         }
