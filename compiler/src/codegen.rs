@@ -219,8 +219,10 @@ fn code_of(
     }
     let code = lowered_code(module, lowered, target, level).map_err(|error| log(&*error))?;
     let turned = widened.as_ref().and_then(|widened| widened.turned);
+    let side_by_side = widened.as_ref().is_some_and(|widened| widened.side_by_side);
     let uneven = widened.and_then(|widened| widened.left_out);
-    Ok(KernelCode { remark, uneven, axis: turned.map_or(0, |it| it.axis), ..code })
+    let axis = turned.map_or(0, |it| it.axis);
+    Ok(KernelCode { remark, uneven, axis, side_by_side, ..code })
 }
 
 /// The optimisation level for a kernel of `bytes` bytes of LLVM's assembly language: `level`, or none
@@ -256,6 +258,7 @@ pub fn lowered_code(
         sites: None,
         uneven: None,
         axis: 0,
+        side_by_side: false,
     })
 }
 

@@ -121,6 +121,9 @@ pub struct Widened {
     pub axis: u8,
     /// A widened function whose vectors lie in another dimension, if accesses are better there.
     pub turned: Option<Turned>,
+    /// Whether items access memory side by side in the dimension in which groups are best long
+    /// ([`axis::is_side_by_side`]).
+    pub side_by_side: bool,
     /// Whether groups may join their rows ([`joins`]).
     pub joins: bool,
     /// The size in bytes of the integers of which joined groups keep sums, if they do ([`sums`]).
@@ -294,6 +297,11 @@ fn widen_for(
         true => None,
         false => axis::other(&module, &source, &way, &steps),
     };
+    let side_by_side = !together
+        && other.as_ref().map_or_else(
+            || axis::is_side_by_side(&module, &source, &way),
+            |other| other.side_by_side,
+        );
     let has_own_rows = kernel.required_group_size.is_some() && rows == Rows::Any;
     let joins = !together
         && flat.is_none()
@@ -436,6 +444,7 @@ fn widen_for(
         double,
         axis,
         turned,
+        side_by_side,
         joins,
         sums,
         subgroups,

@@ -7,7 +7,7 @@ use crate::checks::{Checks, Sites};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -411,6 +411,9 @@ pub struct KernelCode {
     pub uneven: Option<Uneven>,
     /// The dimension in which groups are best long: 0, unless the kernel has vectors in another one.
     pub axis: u8,
+    /// Whether work-items that follow one another in that dimension access memory side by side, or at one place:
+    /// groups are then best one long row.
+    pub side_by_side: bool,
 }
 
 /// A section of the debug information of a kernel's code, as in an ELF file: DWARF.

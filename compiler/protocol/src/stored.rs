@@ -94,6 +94,7 @@ mod tests {
             debug: Vec::new(),
             uneven: None,
             axis: 0,
+            side_by_side: false,
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Other {
     pub(super) function: Function,
     /// How many times cheaper its accesses are.
     gain: u64,
+    /// Whether its items access memory side by side.
+    pub(super) side_by_side: bool,
 }
 
 impl Other {
@@ -69,7 +71,7 @@ pub(super) fn other(module: &Module, source: &Function, way: &Way, steps: &[i64]
         return None;
     }
     let usual = cost(module, source, way);
-    let mut best: Option<(Cost, u8, Function)> = None;
+    let mut best: Option<(Cost, u8, Function, bool)> = None;
     for axis in 1..=2 {
         if !asks(&|query, dimension| matches!(query, Q::GlobalId | Q::LocalId) && dimension == axis)
         {
@@ -82,13 +84,15 @@ pub(super) fn other(module: &Module, source: &Function, way: &Way, steps: &[i64]
         // A kernel that only accesses images costs nothing in either dimension.
         let gains = usual.accesses > 0 && usual.accesses >= GAIN * cost.accesses;
         if cheaper && gains && cost.masked <= usual.masked {
-            best = Some((cost, axis, function));
+            let side_by_side = is_side_by_side(module, &function, &way);
+            best = Some((cost, axis, function, side_by_side));
         }
     }
-    best.map(|(cost, axis, function)| Other {
+    best.map(|(cost, axis, function, side_by_side)| Other {
         axis,
         function,
         gain: usual.accesses / cost.accesses.max(1),
+        side_by_side,
     })
 }
 
@@ -117,6 +121,32 @@ struct Cost {
     accesses: u64,
     /// Loops that items leave at different times.
     masked: usize,
+}
+
+/// The greatest distance in bytes at which neighbours access memory side by side: a cache line.
+const NEAR: u64 = 64;
+
+/// Whether items that follow one another in a vector's dimension access the memory that they share at one place or
+/// side by side, all of them. Then long rows are best. Where places are far apart or not known, as when a matrix is
+/// transposed, the rows of a group may share cache lines.
+pub(super) fn is_side_by_side(module: &Module, source: &Function, way: &Way) -> bool {
+    source.blocks.iter().all(|(id, block)| {
+        block.insts.iter().all(|inst| {
+            let (Op::Load(at, _) | Op::Store(at, ..)) = &inst.op else { return true };
+            let Type::Pointer(space) = module.types[module.operand_type(source, *at)] else {
+                return true;
+            };
+            match way.shapes.at(&way.flow, *at, id) {
+                _ if space == AddressSpace::Private => true,
+                // Places that depend on data lie anywhere, whatever the rows.
+                Some(Shape::Varying) => {
+                    matches!(inst.op, Op::Load(..)) && !way.shapes.is_computed(*at)
+                }
+                Some(Shape::Strided { step, .. }) => step.unsigned_abs() <= NEAR,
+                Some(Shape::Uniform) | None => true,
+            }
+        })
+    })
 }
 
 /// The cost of a kernel's accesses to memory that items share.

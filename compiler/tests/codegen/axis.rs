@@ -108,6 +108,33 @@ fn planes_are_counted_by_the_first_dimension() {
     same(&module, "planes", &runs.collect::<Vec<_>>());
 }
 
+/// It decides what group size is suggested.
+#[test]
+fn items_are_side_by_side_where_rows_share_no_lines_of_the_cache() {
+    let side_by_side = |body: &str| {
+        let text = format!(
+            "kernel void k(global int *out, global const int *in, int n) {{
+               int i = get_global_id(0), j = get_global_id(1);
+               {body}
+             }}"
+        );
+        let module = module(&clang::compile_text(&text, &["-O2", "-w"]));
+        let kernel = &module.kernels[0];
+        widen(&module, kernel, lanes(kernel)).expect("a plain kernel").side_by_side
+    };
+    assert!(side_by_side("out[j * n + i] = in[j * n + i] + in[(j + 1) * n + i - 1];"));
+    assert!(side_by_side("out[i * n + j] = in[i * n + j];"), "in the other dimension");
+    assert!(side_by_side("if (i < n) out[j * n + i] = in[j] + in[7];"));
+    assert!(side_by_side("out[3 * (j * n + i)] = i;"));
+    assert!(side_by_side("out[j * n + i] = in[in[j * n + i]];"), "anywhere");
+    assert!(!side_by_side("out[j * n + i] = in[i * n + j];"));
+    assert!(!side_by_side("out[i * n + j] = in[j * n + i];"));
+    assert!(!side_by_side("out[1024 * i + j] = in[j * n + i];"));
+    assert!(!side_by_side("out[in[j * n + i]] = i;"));
+    let barrier = "out[j * n + i] = i; barrier(CLK_GLOBAL_MEM_FENCE); out[j * n + i] += n;";
+    assert!(!side_by_side(barrier), "groups whose items wait stay small");
+}
+
 /// The first dimension stays where the other one is not much better, where a place in the group is asked for, and
 /// where groups have no vectors in the other one.
 #[test]

@@ -206,6 +206,7 @@ impl Kernel {
             max_items: max,
             units: self.module.context().device().info().execution_units,
             axis: self.code.axis,
+            side_by_side: self.code.side_by_side,
         };
         suggest::suggest(global, facts)
     }

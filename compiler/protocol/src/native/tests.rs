@@ -55,6 +55,7 @@ fn module() -> NativeModule {
         debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
         uneven: Some(Uneven { lanes: 16, least_row: 4, one_row: false, together: true, any: true }),
         axis: 1,
+        side_by_side: true,
     };
     let uneven = Some(KernelCode { blob: (0..230).collect(), uneven: None, ..code.clone() });
     let code = NativeCode { usual: code, uneven };

@@ -5,7 +5,8 @@
 //! this chooses the cheapest one in a small model of the device: it runs rows of the first dimension in vectors,
 //! and the rest of a row one item at a time, or, in kernels with barriers, in a vector that is not full; rows
 //! that would not fill a quarter of a vector run one item at a time. Each group costs its start, and units
-//! without a group are idle.
+//! without a group are idle. Of equally cheap sizes the one with the longest rows is chosen, if items access memory
+//! side by side, and the one with the most rows otherwise.
 
 /// The facts that the choice depends on.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub struct Facts {
     pub units: u32,
     /// The dimension in which the vectors of groups lie that have one there.
     pub axis: u8,
+    /// Whether work-items that follow one another there access memory side by side, or at one place.
+    pub side_by_side: bool,
 }
 
 /// Items of a group beyond which it gains little, and leaves less for other units.
@@ -51,10 +54,15 @@ pub fn suggest(mut global: [u32; 3], facts: Facts) -> [u32; 3] {
 fn in_rows(global: [u32; 3], facts: Facts) -> [u32; 3] {
     let max = facts.max_items.max(1);
     let enough = enough_items(global, facts);
-    let [xs, ys, zs] = global.map(|extent| divisors(extent, max));
+    let [mut xs, ys, zs] = global.map(|extent| divisors(extent, max));
+    // Of sizes that cost the same, the first is taken. Long rows have fewer beginnings, and are read in order; rows of
+    // one plane are nearer to each other than those of several.
+    if facts.side_by_side {
+        xs.reverse();
+    }
     let mut best = ([1; 3], f64::INFINITY);
     for &x in &xs {
-        for &y in ys.iter().take_while(|&&y| x * y <= max) {
+        for &y in ys.iter().rev().filter(|&&y| x * y <= max) {
             for &z in zs.iter().take_while(|&&z| x * y * z <= max) {
                 let cost = cost(global, [x, y, z], facts, enough);
                 if cost < best.1 {
@@ -102,7 +110,8 @@ fn cost(global: [u32; 3], size: [u32; 3], facts: Facts, enough: u32) -> f64 {
 mod tests {
     use super::*;
 
-    const PLAIN: Facts = Facts { lanes: 16, waits: false, max_items: 1024, units: 2, axis: 0 };
+    const PLAIN: Facts =
+        Facts { lanes: 16, waits: false, max_items: 1024, units: 2, axis: 0, side_by_side: false };
 
     fn checked(global: [u32; 3], facts: Facts) -> [u32; 3] {
         let size = suggest(global, facts);
@@ -149,6 +158,16 @@ mod tests {
     fn rows_with_barriers_need_not_be_made_of_whole_vectors() {
         let size = checked([1000, 1000, 1], Facts { waits: true, ..PLAIN });
         assert!(size[0] >= 100, "{size:?}");
+    }
+
+    #[test]
+    fn items_side_by_side_lie_in_long_rows() {
+        let side_by_side = Facts { side_by_side: true, ..PLAIN };
+        assert_eq!(checked([2048, 2048, 1], side_by_side), [256, 1, 1]);
+        assert_eq!(checked([64, 64, 64], side_by_side), [64, 4, 1]);
+        assert_eq!(checked([2048, 2048, 1], PLAIN), [16, 16, 1]);
+        let turned = Facts { axis: 1, ..side_by_side };
+        assert_eq!(checked([2048, 2048, 1], turned), [1, 256, 1]);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Code {
     pub local_static: u32,
     /// The dimension in which groups are best long.
     pub axis: u8,
+    /// Whether they are best one row of that dimension.
+    pub side_by_side: bool,
     /// The data to which its checks refer, if it has any.
     pub watched: Option<Arc<Watched>>,
 }
@@ -73,6 +75,7 @@ impl Code {
             others: Default::default(),
             local_static: made.local_static_bytes,
             axis: made.axis,
+            side_by_side: made.side_by_side,
             watched,
         })
     }
