@@ -32,6 +32,7 @@ mod bounds;
 mod build;
 mod close;
 mod compares;
+mod crowds;
 mod divide;
 mod edges;
 mod emit;
@@ -55,6 +56,7 @@ mod queries;
 mod refusal;
 mod retries;
 mod runs;
+mod searches;
 mod shape;
 mod signs;
 mod steps;
@@ -248,6 +250,7 @@ fn widen_for(
         return Err(Refusal::new("one item at a time is asked for"));
     }
     let too_many = || Refusal::new("too many instructions");
+    let original = module;
     let (mut module, mut source) =
         optimise::inlined(module, kernel, MAX_WEIGHT).ok_or_else(too_many)?;
     let flat = flat_size(kernel, lanes);
@@ -297,6 +300,16 @@ fn widen_for(
         true => None,
         false => axis::other(&module, &source, &way, &steps),
     };
+    // Rows that crowd the cache.
+    let may_have_fewer = lanes == 16
+        && !together
+        && flat.is_none()
+        && other.is_none()
+        && asked_lanes().is_none()
+        && kernel.facts.watch.is_none();
+    if may_have_fewer && crowds::crowd(&source, &way, lanes) {
+        return widen_for(original, kernel, lanes / 2, false, form);
+    }
     let side_by_side = !together
         && other.as_ref().map_or_else(
             || axis::is_side_by_side(&module, &source, &way),
@@ -325,8 +338,9 @@ fn widen_for(
         other => (0, other),
     };
     // Copies of code are no more to wait for.
-    let (long, waits) =
-        (prefetch::is_long(&source), latency::waits_for_itself(&module, &source, &way));
+    let long = prefetch::is_long(&source);
+    let waits = latency::waits_for_itself(&module, &source, &way);
+    let crowds = crowds::crowd(&source, &way, 2 * lanes);
     if rows == Rows::Whole {
         way = without_masks(&mut module, &mut source, way, &steps, together)?;
     }
@@ -384,6 +398,7 @@ fn widen_for(
         && !together
         && rows == Rows::Whole
         && waits
+        && !crowds
         && let Ok((both, function, _)) = write(module.clone(), &source, &way, 2 * lanes, rows)
     {
         (module, double) = (both, Some(function));

@@ -155,6 +155,11 @@ impl Flow {
         })
     }
 
+    /// Whether no other loop lies in a loop.
+    pub(super) fn is_innermost(&self, index: usize) -> bool {
+        self.loops.iter().all(|it| it.parent != Some(index))
+    }
+
     /// Whether a loop contains a block.
     pub(super) fn contains(&self, index: usize, block: BlockId) -> bool {
         let place = self.place[block.index()];

@@ -21,8 +21,9 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
                 c = rotate(c + (d & a | ~d & b), 17u) + d; b = rotate(b + (c & d | ~c & a), 22u) + c;\n";
     let steps = step.repeat(8);
     let four = "v += (v << 4 ^ v >> 5) + (uint)n;\n".repeat(24);
-    let live: Vec<_> = (0..14).map(|k| format!("uint s{k} = a * {}u + b;", 2 * k + 3)).collect();
-    let sums: Vec<_> = (0..14).map(|k| format!("s{k}")).collect();
+    let live: Vec<_> = (0..30).map(|k| format!("uint s{k} = a * {}u + b;", 2 * k + 3)).collect();
+    let sums: Vec<_> = (0..30).map(|k| format!("s{k}")).collect();
+    let some = live[..12].join(" ");
     let (live, sums) = (live.join(" "), sums.join(" ^ "));
     let module = wide(&format!(
         "kernel void yes_chain(global int *out, global const int *in, int n) {{
@@ -44,6 +45,9 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
          kernel void no_many(global int *out, global const int *in, int n) {{
            {pair} {live} {chain} out[i] = a ^ b ^ {sums};
          }}
+         kernel void yes_some(global int *out, global const int *in, int n) {{
+           {pair} {some} {chain} out[i] = a ^ b ^ s0 ^ s1 ^ s2 ^ s3 ^ s4 ^ s5 ^ s6 ^ s7 ^ s8 ^ s9 ^ s10 ^ s11;
+         }}
          kernel void no_wide(global int *out, global const int *in, int n) {{
            {pair} uint4 v = (uint4)(a, b, a + b, n); {four}
            out[i] = v.x ^ v.y ^ v.z ^ v.w;
@@ -59,8 +63,13 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
          kernel void no_scatters(global int *out, global const int *in, int n) {{
            {pair} for (int k = 0; k < n; k++) {{ a = a * 5 + b; out[(i * 64 + k) & n] = a; }}
          }}
+         kernel void yes_calls(global int *out, global const int *in, int n) {{
+           {pair} float x = a & 15; for (int k = 0; k < 3; k++) x -= sin(x) * 0.5f;
+           out[i] = (int)(exp(x * 0.01f) * 100.0f) ^ b;
+         }}
          kernel void no_calls(global int *out, global const int *in, int n) {{
-           {pair} {chain} out[i] = (int)exp((float)(a ^ b));
+           {pair} float x = a & 15;
+           out[i] = (int)(exp(x * 0.01f) + sin(x) + log(x + 2) + cos(x) + exp(x * 0.02f) + log(x + 3)) ^ b;
          }}"
     ));
     for kernel in &module.kernels {
@@ -68,7 +77,7 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
         let doubled = kernel.name.starts_with("yes");
         assert_eq!(widened.double.is_some(), doubled, "{}", kernel.name);
     }
-    for name in ["yes_chain", "yes_steps", "yes_vectors"] {
+    for name in ["yes_chain", "yes_steps", "yes_vectors", "yes_some", "yes_calls"] {
         for group in [16, 32, 48, 127] {
             let args = [ints(127, |_| 0), ints(127, |i| i * 7919 - 400), int(3)];
             same(&module, name, Grid::line(127, group), &args, &format!("groups of {group}"));

@@ -15,6 +15,7 @@ mod checks;
 mod close;
 mod counted;
 mod coverage;
+mod crowds;
 mod debug;
 mod diff;
 mod divide;
