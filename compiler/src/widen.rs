@@ -307,7 +307,7 @@ fn widen_for(
         && other.is_none()
         && asked_lanes().is_none()
         && kernel.facts.watch.is_none();
-    if may_have_fewer && crowds::crowd(&source, &way, lanes) {
+    if may_have_fewer && crowds::crowd(&module, &source, &way, lanes) {
         return widen_for(original, kernel, lanes / 2, false, form);
     }
     let side_by_side = !together
@@ -340,7 +340,7 @@ fn widen_for(
     // Copies of code are no more to wait for.
     let long = prefetch::is_long(&source);
     let waits = latency::waits_for_itself(&module, &source, &way);
-    let crowds = crowds::crowd(&source, &way, 2 * lanes);
+    let crowds = crowds::crowd(&module, &source, &way, 2 * lanes);
     if rows == Rows::Whole {
         way = without_masks(&mut module, &mut source, way, &steps, together)?;
     }

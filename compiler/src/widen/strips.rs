@@ -72,6 +72,25 @@ pub(super) fn rows(module: &Module, function: &Function, way: &Way) -> HashSet<(
     walks.filter(|walk| walk.is_row).map(|walk| walk.place).collect()
 }
 
+/// By how many bytes the addresses of loads and stores move in each turn of the loop that a block begins, as far as that is
+/// known. Of loops with one way in and one out, at their end.
+pub(super) fn moves(
+    module: &Module,
+    function: &Function,
+    way: &Way,
+    header: BlockId,
+) -> HashMap<ValueId, i64> {
+    let Some(body) = Body::of(function, &way.flow, header) else { return HashMap::new() };
+    let lines = Lines::new(module, function, way.shapes.promised(), &body);
+    let insts = body.insts(function).filter_map(|(_, inst)| match inst.op {
+        Op::Load(at @ Operand::Value(value), _) | Op::Store(at @ Operand::Value(value), ..) => {
+            Some((value, lines.step(at, 0)?))
+        }
+        _ => None,
+    });
+    insts.collect()
+}
+
 /// All loops that would be taken in strips if they had no mask: of those within each other, the inner ones.
 fn plans(module: &Module, function: &Function, way: &Way) -> Vec<Plan> {
     let headers = way.flow.loops.iter().map(|it| it.header);

@@ -27,6 +27,7 @@ fn rows_that_crowd_the_cache_have_vectors_of_eight_items() {
         row("l8_three", "512", "s += r[k] * o[k]; o[k] = s;"),
         row("l16_scan", "1040", scan),
         row("l16_near", "512", scan),
+        row("l16_lines", "1024", "int j = k * 37 & 1023; s += r[j]; o[j] = s;"),
         row("l16_sum", "1024", "s = s * 3 + r[k];"),
         row("l16_short", "32", scan),
     ];
