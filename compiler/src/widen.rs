@@ -164,7 +164,7 @@ pub struct Facts {
 
 /// The number of items of a kernel's vectors: that of a sub-group if the kernel uses sub-groups, so
 /// that vectors are sub-groups. Else rows of a required size consist of whole vectors, if possible.
-/// `TALLY_LANES` overrides this; 1 is scalar.
+/// `TALLY_LANES` overrides this; 1 is scalar. [`widen`] makes it 8 in place of 16 where rows crowd the cache ([`crowds`]).
 pub fn lanes(kernel: &Kernel) -> u32 {
     let usual = kernel.subgroup_size();
     let fits = match kernel.required_group_size {
