@@ -201,8 +201,9 @@ impl Widener<'_> {
         let parts = self.parts(inst)?;
         let align = self.out.module.types.size(update.ty) as u32;
         // Another thread may write meanwhile. What is read is then old or new, as for an update that
-        // comes earlier or later: the processor writes an integer at once.
-        let access = Access { align, volatile: false, nontemporal: false };
+        // comes earlier or later: the processor writes an integer at once. A program may wait for a result, so
+        // LLVM must not take what was there before for it.
+        let access = Access { align, volatile: update.result.is_some(), nontemporal: false };
         let there = self.load(update.at, update.ty, access)?;
         let values = self.vector(update.value)?;
         let mask = self.mask_value();

@@ -129,6 +129,22 @@ fn there_are_as_many_accesses_as_in_the_program() {
     assert_eq!(count(""), [1, 1, 1, 1]);
 }
 
+/// An update that never changes anything reads what is there, as a program may that waits for other items.
+#[test]
+fn updates_that_change_nothing_read_each_time() {
+    let module = wide(
+        "kernel void k(global uint *p, global const int *at, global uint *out) {
+           int i = get_global_id(0), j = at[i];
+           uint seen = atomic_max(&p[j], 0u);
+           out[i] = seen + atomic_max(&p[j], 0u);
+         }",
+    );
+    let text = optimised(&module);
+    let gathers =
+        text.lines().filter(|line| line.contains("call ") && line.contains("masked.gather."));
+    assert_eq!(gathers.count(), 2);
+}
+
 /// A loop sees what another thread writes meanwhile. It ends after some seconds if it does not.
 #[test]
 fn loops_see_what_others_write() {
