@@ -295,6 +295,9 @@ fn widen_for(
     if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
         return Err(Refusal::new("items that retry, one by one, to change local memory"));
     }
+    if !together && asked_lanes().is_none() && strips::ragged::prevail(&module, &source, &way) {
+        return Err(Refusal::new("items that walk along rows of different lengths"));
+    }
     let part = flat.map_or(u32::MAX, flat::row);
     let other = match together || flat.is_some() || kernel.facts.watch.is_some() {
         true => None,

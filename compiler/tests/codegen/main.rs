@@ -55,6 +55,7 @@ mod quotients;
 mod races;
 mod races_random;
 mod races_rows;
+mod ragged;
 mod reference;
 mod retries;
 mod rows;
