@@ -33,6 +33,7 @@ fn kernels_that_mostly_walk_along_rows_of_different_lengths_are_not_widened() {
         // All items take the same turns, and neighbours' elements lie side by side or are in no row.
         kernel("no_same", "for (int j = 0; j < n; j++) f += v[j] * v[at[i * n + j]];"),
         kernel("no_columns", "for (int j = 0; j < first[i]; j++) f += v[j * 64 + i];"),
+        kernel("no_steps", "for (int j = 0; j < first[i]; j++) f += v[at[i] + 8 * j];"),
         kernel("no_search", "int e = n; while (s < e) { int m = (s + e) / 2; if (at[m] < i) s = m + 1; else e = m; }"),
         kernel("no_list", "for (int j = first[i]; j > 0; j = at[j]) f += v[j];"),
         // There is more to compute than to load, it depends on branches, or others wait.
