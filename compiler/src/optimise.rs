@@ -14,6 +14,7 @@
 //! `TALLY_SKIP_PASSES` names the skipped ones, separated by commas.
 
 mod alike;
+mod arguments;
 mod blocks;
 mod copies;
 pub(crate) mod cost;
@@ -88,7 +89,10 @@ impl Pass {
     /// Runs it over a function.
     pub fn run(self, module: &mut Module, function: &mut Function) {
         match self {
-            Pass::Copies => copies::run(module, function),
+            Pass::Copies => {
+                arguments::run(module, function);
+                copies::run(module, function);
+            }
             Pass::Registers => registers::run(module, function),
             Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),

@@ -5,6 +5,7 @@
 mod addresses;
 mod ahead;
 mod alignment;
+mod arguments;
 mod async_copy;
 mod atomics;
 mod axis;
