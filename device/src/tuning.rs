@@ -43,7 +43,7 @@ pub(crate) const FEW_FILL_BLOCKS: u64 = 16;
 pub(crate) const WORTH_A_WAKE: u64 = 20_000;
 /// A thread that is woken for a dispatch that takes this many ticks in all runs on another processor than its waker,
 /// which takes the waker 10,000 to 15,000 on two or three processors; with more it is not needed. Without, seven
-/// kernels of 0.8 ms after a pause, on two processors: 20 to 90 in the median.
+/// kernels of 0.8 ms after a pause, on two processors: 2 to 90 in the median.
 pub(crate) const WORTH_A_PLACE: u64 = 100_000;
 /// Intended duration of a claim of units, in ticks: short compared to the tick of the watchdog, long compared to
 /// the cost of a claim.

@@ -67,6 +67,10 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
            {pair} float x = a & 15; for (int k = 0; k < 3; k++) x -= sin(x) * 0.5f;
            out[i] = (int)(exp(x * 0.01f) * 100.0f) ^ b;
          }}
+         kernel void no_two_calls(global int *out, global const int *in, int n) {{
+           {pair} float x = a & 15;
+           out[i] = (int)(exp(sin(x) * 0.5f) * 100.0f) ^ b;
+         }}
          kernel void no_calls(global int *out, global const int *in, int n) {{
            {pair} float x = a & 15;
            out[i] = (int)(exp(x * 0.01f) + sin(x) + log(x + 2) + cos(x) + exp(x * 0.02f) + log(x + 3)) ^ b;

@@ -5,8 +5,8 @@
 //! share a cache. How many it looks at depends on that cache's load (`select_idle_cpu`, SIS_UTIL). If two or three
 //! processors share it and one is busy, that is none but the first. A worker that is woken to share a work then
 //! waits behind the thread that has woken it until a tick balances the load: up to 4 ms on one processor, with the
-//! other idle. In virtual machines it is the rule, since an idle processor of a guest seems to be taken away
-//! (`vcpu_is_preempted`): of 400 wakes by a busy thread, 391 were on its own processor.
+//! other idle. In a virtual machine with two processors, whose idle ones may seem to be taken away
+//! (`vcpu_is_preempted`), 391 of 400 wakes by a busy thread were on its own processor.
 //!
 //! So a thread that goes on working takes its own processor from the worker's, and then wakes it. The worker
 //! takes it back when it runs.

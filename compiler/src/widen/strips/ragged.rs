@@ -39,8 +39,8 @@ const MAX_DEPTH: usize = 8;
 /// Whether a kernel whose items do not wait for each other is faster one item at a time.
 pub(in crate::widen) fn prevail(module: &Module, source: &Function, way: &Way) -> bool {
     let loops = &way.flow.loops;
-    let inner = |index: &usize| loops.iter().all(|it| it.parent != Some(*index));
-    let inner: Vec<usize> = (0..loops.len()).filter(inner).collect();
+    let inner: Vec<usize> =
+        (0..loops.len()).filter(|&index| way.flow.is_innermost(index)).collect();
     if inner.is_empty() || is_skipped(NAME) {
         return false;
     }
