@@ -227,7 +227,13 @@ fn lower_both(
             (unit.exact, unit.axis) = (None, 0);
             vectors.push(Runner { function, frame, lanes, ids, rows, least, axis });
         }
+        for &(function, _) in &widened.tiles {
+            unit.inlining = Inlining::First;
+            functions += &function::lower(&mut unit, function, &module.functions[function])?;
+            unit.inlining = Inlining::Usual;
+        }
     }
+    let tiles = widened.map_or(&[][..], |widened| &widened.tiles);
     let runners = vectors.iter().chain([&one]);
     let waits = runners.clone().any(|runner| runner.frame.is_some());
     let mut functions_of =
@@ -238,7 +244,7 @@ fn lower_both(
         () if waits || functions_of.any(|id| has_loop(&module.functions[id])) => Work::Vectors,
         () => Work::Straight,
     };
-    let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole, exact);
+    let entry = entry::lower(&mut unit, kernel, &one, &vectors, tiles, whole, exact);
     let entry = match &mut unit.places {
         Some(places) => places.around(&entry, kernel),
         None => entry,

@@ -32,6 +32,7 @@ mod bounds;
 mod build;
 mod close;
 mod compares;
+mod costs;
 mod crowds;
 mod divide;
 mod edges;
@@ -64,6 +65,7 @@ mod strips;
 mod sums;
 mod tables;
 mod text;
+mod tiles;
 mod transpose;
 mod turns;
 mod way;
@@ -81,6 +83,7 @@ pub use promises::{Holds, Number, Promises};
 pub use refusal::Refusal;
 pub use shape::{Rows, Shape};
 use tally_compiler_protocol::{Form, Uneven};
+use tiles::Tile;
 use way::Way;
 
 /// The maximum number of instructions of a kernel, with all functions that it calls, that is widened.
@@ -119,6 +122,9 @@ pub struct Widened {
     pub promises: Promises,
     /// A widened function for twice as many items, if that is faster ([`widen_twice`]).
     pub double: Option<FunctionId>,
+    /// Widened functions that run several rows of vectors at once, and how many, if accesses are better so ([`tiles`]):
+    /// the most first.
+    pub tiles: Vec<(FunctionId, u32)>,
     /// The dimension in which the items of these functions' vectors follow one another.
     pub axis: u8,
     /// A widened function whose vectors lie in another dimension, if accesses are better there.
@@ -340,6 +346,13 @@ fn widen_for(
         _ if rows == Rows::Any => (0, None),
         other => (0, other),
     };
+    let may_have_tiles =
+        !together && flat.is_none() && axis == 0 && other.is_none() && kernel.facts.watch.is_none();
+    let heights = tiles::HEIGHTS.into_iter().filter(|&height| has_room(1, height, u32::MAX));
+    let heights = heights.filter(|_| may_have_tiles);
+    let tiles: Vec<Tile> = heights
+        .filter_map(|height| tiles::tile(&mut module, &source, &way, &steps, height))
+        .collect();
     // Copies of code are no more to wait for.
     let long = prefetch::is_long(&source);
     let waits = latency::waits_for_itself(&module, &source, &way);
@@ -413,6 +426,15 @@ fn widen_for(
             (module, uneven) = (both, Some(function));
         }
     }
+    let mut tall = Vec::new();
+    for Tile { height, function: source, way, promises: of_rows } in tiles {
+        if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, Rows::Whole) {
+            promises.join(&promised(&way), |d| d);
+            promises.join(&of_rows, |d| d);
+            module = both;
+            tall.push((function, height));
+        }
+    }
     let mut turned = None;
     if let Some(other) = other {
         let least = other.least(lanes).filter(|_| may_be_uneven);
@@ -460,6 +482,7 @@ fn widen_for(
         ids,
         promises,
         double,
+        tiles: tall,
         axis,
         turned,
         side_by_side,

@@ -49,7 +49,8 @@ const UNEVEN: &str = "tally.uneven";
 /// The symbol of the function that runs such a group one item at a time.
 const ITEMS: &str = "tally.items";
 
-/// Emits the entry function. `vectors` run several items at a time, if the kernel is widened. With
+/// Emits the entry function. `vectors` run several items at a time, if the kernel is widened, and `tiles` several rows
+/// of them, if its vectors are those of whole rows in the first dimension. With
 /// `subgroups`, vectors are sub-groups: a vector must begin where a sub-group does. `exact` is the group size that
 /// they are for, if the kernel requires one: in one row, if that is how a group runs.
 pub(super) fn lower(
@@ -57,6 +58,7 @@ pub(super) fn lower(
     kernel: &Kernel,
     one: &Runner,
     vectors: &[Runner],
+    tiles: &[(FunctionId, u32)],
     subgroups: bool,
     exact: Option<[u32; 3]>,
 ) -> String {
@@ -79,7 +81,8 @@ pub(super) fn lower(
             None => {
                 let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
                 let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
-                joined::rows(&sizes, JOINED, least, most)
+                let tall: Vec<u32> = tiles.iter().map(|tile| tile.1).collect();
+                joined::rows(&sizes, JOINED, (least, most), &tall)
             }
         };
     }
@@ -98,25 +101,27 @@ pub(super) fn lower(
     let whole = usual.iter().all(|runner| runner.rows == Rows::Whole) && !usual.is_empty();
     if vectors.is_empty() || (whole && !subgroups && !waits) {
         if turned.is_empty() {
-            text += &group(unit, kernel, entry, one, usual);
+            text += &group(unit, kernel, entry, one, usual, tiles);
         } else {
             text += &choice(entry, turned, subgroups, None, unit);
             for runner in turned {
                 text += &match runner.rows {
-                    Rows::Whole => group(unit, kernel, TURNED, one, std::slice::from_ref(runner)),
-                    Rows::Any => group(unit, kernel, UNEVEN, runner, &[]),
+                    Rows::Whole => {
+                        group(unit, kernel, TURNED, one, std::slice::from_ref(runner), &[])
+                    }
+                    Rows::Any => group(unit, kernel, UNEVEN, runner, &[], &[]),
                 };
             }
-            text += &group(unit, kernel, ITEMS, one, usual);
+            text += &group(unit, kernel, ITEMS, one, usual, &[]);
         }
     } else {
         text += &choice(entry, vectors, subgroups, kernel.required_group_size, unit);
         unit.exact = exact;
         for runner in vectors {
-            text += &group(unit, kernel, symbol(runner), runner, &[]);
+            text += &group(unit, kernel, symbol(runner), runner, &[], tiles);
         }
         unit.exact = None;
-        text += &group(unit, kernel, ITEMS, one, &[]);
+        text += &group(unit, kernel, ITEMS, one, &[], &[]);
     }
     if let Some(flags) = kernel.facts.follows {
         let size = kernel.subgroup_size();
@@ -245,13 +250,15 @@ fn head(symbol: &str, joins: bool) -> String {
 }
 
 /// Emits a function that runs a group. Without barriers `vectors` run whole vectors of a row, the
-/// longest ones first, and `one` runs the remaining items.
+/// longest ones first, and `one` runs the remaining items. `tiles` run as many rows as they can of the first
+/// ones' vectors.
 fn group(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
     symbol: &str,
     one: &Runner,
     vectors: &[Runner],
+    tiles: &[(FunctionId, u32)],
 ) -> String {
     let joins = unit.joins;
     let mut text = head(symbol, joins);
@@ -262,7 +269,7 @@ fn group(
         text += &checks::forget_local(unit);
     }
     let axis = vectors.first().map_or(one.axis, |runner| runner.axis);
-    let [row, ..] = nest(axis);
+    let [row, next, _] = nest(axis);
     for (dimension, name) in (0..).zip(["%nx", "%ny", "%nz"]) {
         if joins && dimension != axis {
             // The rows and planes that are to run are given.
@@ -278,6 +285,7 @@ fn group(
         let (last, step) = (one.lanes - 1, i64::from(one.lanes));
         text += &format!("  {name}.more = add i64 {name}.items, {last}\n");
         text += &format!("  {name} = and i64 {name}.more, {}\n", -step);
+        text += &format!("  {name}.whole{step} = and i64 {name}.items, {}\n", -step);
     }
     let mut args = arguments(unit, kernel, &mut text);
     let function = function_symbol(one.function);
@@ -286,17 +294,19 @@ fn group(
             text += &private_place(unit, "%priv");
             let init = private_init(unit, "%priv");
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
-            let call = |function: &str, first: &str| {
-                let id = |name: &str| match name == row {
-                    true => first.to_owned(),
-                    false => format!("%{name}"),
+            let call = |function: &str, first: &str, second: &str| {
+                let id = |name: &str| match name {
+                    _ if name == row => first.to_owned(),
+                    _ if name == next => second.to_owned(),
+                    _ => format!("%{name}"),
                 };
                 let [x, y, z] = ["x", "y", "z"].map(id);
                 format!(
                     "  call void {function}(ptr %ctx, i64 {x}, i64 {y}, i64 {z}, ptr %priv{args})\n"
                 )
             };
-            let item = format!("{init}{}", call(&function, &format!("%{row}")));
+            let (x, y) = (format!("%{row}"), format!("%{next}"));
+            let item = format!("{init}{}", call(&function, &x, &y));
             if let Some(runner) = vectors.first() {
                 text += &ids_are_small(runner.ids, axis, &unit.promised);
             }
@@ -311,9 +321,14 @@ fn group(
             text += "  br label %items\nitems:\n";
             let calls = vectors.iter().map(|runner| {
                 let v = format!("%v{}", runner.lanes);
-                (runner.lanes, call(&function_symbol(runner.function), &v))
+                (runner.lanes, call(&function_symbol(runner.function), &v, &y))
             });
-            text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes, axis, joins);
+            let tiles = tiles.iter().map(|&(function, height)| {
+                let [x, y] = ["x", "y"].map(|d| format!("%tile{height}.{d}"));
+                (height, call(&function_symbol(function), &x, &y))
+            });
+            let (calls, tiles): (Vec<_>, Vec<_>) = (calls.collect(), tiles.collect());
+            text += &rows(&calls, &tiles, &item, one.lanes, axis, joins);
         }
         Some(frame) => {
             let size = frame.shared.size;
@@ -332,19 +347,35 @@ fn group(
 /// then the remaining items, `lanes` at a time. LLVM does not unroll the loops over vectors:
 /// copies took a fifth of the time to build a small kernel, and of 80 kernels of Rodinia, PolyBench and SHOC none
 /// became faster by them.
-fn rows(vectors: &[(u32, String)], item: &str, lanes: u32, axis: u8, joins: bool) -> String {
+fn rows(
+    vectors: &[(u32, String)],
+    tall: &[(u32, String)],
+    item: &str,
+    lanes: u32,
+    axis: u8,
+    joins: bool,
+) -> String {
     let [x, y, z] = nest(axis);
     let [first_y, first_z] = if joins { ["%y.first", "%z.first"] } else { ["0"; 2] };
     let mut text = format!(
         "  br label %{z}.loop
 {z}.loop:
   %{z} = phi i64 [ {first_z}, %items ], [ %{z}.next, %{y}.done ]
-  br label %{y}.loop
-{y}.loop:
-  %{y} = phi i64 [ {first_y}, %{z}.loop ], [ %{y}.next, %{x}.done ]
-",
+"
     );
     let (mut from, mut first) = (format!("{y}.loop"), "0".to_owned());
+    if tall.is_empty() {
+        text += &format!(
+            "  br label %{y}.loop
+{y}.loop:
+  %{y} = phi i64 [ {first_y}, %{z}.loop ], [ %{y}.next, %{x}.done ]
+"
+        );
+    } else {
+        let lanes = vectors.first().map_or(lanes, |vector| vector.0);
+        text += &tiles(tall, lanes, [x, y, z], first_y);
+        first = "%tiles.x".to_owned();
+    }
     for (lanes, call) in vectors {
         text += &format!(
             "  %v{lanes}.some = icmp ne i64 %n{x}.whole{lanes}, {first}
@@ -359,8 +390,8 @@ v{lanes}.done:
         );
         (from, first) = (format!("v{lanes}.done"), format!("%n{x}.whole{lanes}"));
     }
-    text += &match vectors {
-        [] => format!("  br label %{x}.loop\n"),
+    text += &match (vectors, tall) {
+        ([], []) => format!("  br label %{x}.loop\n"),
         _ => format!(
             "  %{x}.some = icmp ne i64 {first}, %n{x}\n  br i1 %{x}.some, label %{x}.loop, label %{x}.done\n"
         ),
@@ -380,6 +411,51 @@ v{lanes}.done:
   %{z}.next = add nuw nsw i64 %{z}, 1
   %{z}.last = icmp eq i64 %{z}.next, %n{z}
   br i1 %{z}.last, label %done, label %{z}.loop
+"
+    )
+}
+
+/// Emits loops over the tiles of a plane, and the beginning of the loop over its rows. Of those that tiles have,
+/// the items from `%tiles.x` on are left.
+fn tiles(tall: &[(u32, String)], lanes: u32, [x, y, z]: [&str; 3], first_y: &str) -> String {
+    let whole = format!("%n{x}.whole{lanes}");
+    let mut text = format!("  %tiles.none = icmp eq i64 {whole}, 0\n");
+    let (mut from, mut before) = (format!("{z}.loop"), first_y.to_owned());
+    for (height, call) in tall {
+        let t = format!("tile{height}");
+        text += &format!(
+            "  %{t}.rows = sub i64 %n{y}, {before}
+  %{t}.fit = and i64 %{t}.rows, -{height}
+  %{t}.height = select i1 %tiles.none, i64 0, i64 %{t}.fit
+  %{t}.end = add i64 {before}, %{t}.height
+  %{t}.some = icmp ne i64 %{t}.height, 0
+  br i1 %{t}.some, label %{t}.rows.loop, label %{t}.done
+{t}.rows.loop:
+  %{t}.y = phi i64 [ {before}, %{from} ], [ %{t}.y.next, %{t}.next ]
+  br label %{t}.loop
+{t}.loop:
+  %{t}.x = phi i64 [ 0, %{t}.rows.loop ], [ %{t}.x.next, %{t}.loop ]
+{call}  %{t}.x.next = add nuw nsw i64 %{t}.x, {lanes}
+  %{t}.x.last = icmp eq i64 %{t}.x.next, {whole}
+  br i1 %{t}.x.last, label %{t}.next, label %{t}.loop, !llvm.loop !{ONE_ROUND}
+{t}.next:
+  %{t}.y.next = add nuw nsw i64 %{t}.y, {height}
+  %{t}.y.last = icmp eq i64 %{t}.y.next, %{t}.end
+  br i1 %{t}.y.last, label %{t}.done, label %{t}.rows.loop
+{t}.done:
+"
+        );
+        (from, before) = (format!("{t}.done"), format!("%{t}.end"));
+    }
+    text + &format!(
+        "  %tiles.wide = icmp eq i64 {whole}, %n{x}
+  %tiles.high = icmp eq i64 {before}, %n{y}
+  %tiles.all = and i1 %tiles.wide, %tiles.high
+  br i1 %tiles.all, label %{y}.done, label %{y}.loop
+{y}.loop:
+  %{y} = phi i64 [ {first_y}, %{from} ], [ %{y}.next, %{x}.done ]
+  %tiles.here = icmp ult i64 %{y}, {before}
+  %tiles.x = select i1 %tiles.here, i64 {whole}, i64 0
 "
     )
 }

@@ -37,9 +37,21 @@ pub(super) const PARAMS: &str = ", i64 %y.first, i64 %y.end, i64 %z.first, i64 %
 /// Rows of whole vectors of `lanes` items join for vectors of `most`: products of matrices in groups of 16 x 16 take 0.55
 /// of the time so. Others join for `lanes`, for which fewer groups are needed.
 ///
+/// If there are many groups, each runs as many rows as a tile has, of the tallest of `tall` that fits, or none.
+///
 /// All groups that join must decide alike: what is asked here is the same for all of them. Groups stay alone in launches
 /// whose groups do not cover the global size, or lie beyond it.
-pub(super) fn rows(sizes: &str, inner: &str, lanes: u32, most: u32) -> String {
+pub(super) fn rows(sizes: &str, inner: &str, (lanes, most): (u32, u32), tall: &[u32]) -> String {
+    let mut tile = String::new();
+    let mut tallest = "-1".to_owned();
+    for height in tall.iter().rev() {
+        tile += &format!(
+            "  %fits{height} = icmp uge i64 %ny, {height}
+  %tall{height} = select i1 %fits{height}, i64 -{height}, i64 {tallest}
+"
+        );
+        tallest = format!("%tall{height}");
+    }
     let mut text = format!(
         "  %own = alloca [{CONTEXT} x i8], align 16
   %wide = alloca [{LAUNCH} x i8], align 16
@@ -112,8 +124,14 @@ rest:
   %rest.to = udiv i64 %lots, %shares
   br label %shared
 shared:
-  %from = phi i64 [ %full.from, %full ], [ %rest.from, %rest ]
-  %to = phi i64 [ %full.to, %full ], [ %rest.to, %rest ]
+  %from.row = phi i64 [ %full.from, %full ], [ %rest.from, %rest ]
+  %to.row = phi i64 [ %full.to, %full ], [ %rest.to, %rest ]
+{tile}  %tiles = and i1 %by.rows, %spare
+  %tall = select i1 %tiles, i64 {tallest}, i64 -1
+  %from = and i64 %from.row, %tall
+  %to.tile = and i64 %to.row, %tall
+  %is.last = icmp eq i64 %to.row, %split
+  %to = select i1 %is.last, i64 %to.row, i64 %to.tile
   %some = icmp ult i64 %from, %to
   br i1 %some, label %run, label %nothing
 run:

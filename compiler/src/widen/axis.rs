@@ -15,19 +15,13 @@
 //! ([`exchanged`]), and exchanged back where they are lowered. Groups run along that dimension too
 //! (`lower/order.rs`).
 
+use super::costs::accesses;
 use super::least_row;
 use super::shape::{Rows, Shape};
 use super::strips;
 use super::way::Way;
-use crate::ir::{AddressSpace, Function, Module, Op, Operand, Type, TypeId, WorkItemQuery};
+use crate::ir::{AddressSpace, Function, Module, Op, Type, WorkItemQuery};
 
-/// What an access costs that all items make at one place or side by side, and one that is a gather or a
-/// scatter. With a vector of 16 floats in the cache these are 1 to 2 and 12 to 30 cycles.
-const TOGETHER: u64 = 1;
-const APART: u64 = 12;
-/// What one costs of a row that is walked in strips: a quarter of 16 loads and of 20 exchanges, which take 4 to 6
-/// cycles.
-const IN_STRIPS: u64 = 3;
 /// How many turns a loop is taken to have.
 const TURNS: u64 = 8;
 /// The deepest loop whose turns are counted.
@@ -151,39 +145,11 @@ pub(super) fn is_side_by_side(module: &Module, source: &Function, way: &Way) -> 
 
 /// The cost of a kernel's accesses to memory that items share.
 fn cost(module: &Module, source: &Function, way: &Way) -> Cost {
-    let mut accesses = 0;
     let rows = strips::rows(module, source, way);
-    for (id, block) in source.blocks.iter() {
+    let accesses = source.blocks.ids().map(|id| {
         let depth = u32::try_from(way.flow.around(id).count()).unwrap_or(MAX_DEPTH);
-        let each = |at: Operand, ty: TypeId, is_store: bool| {
-            let Type::Pointer(space) = module.types[module.operand_type(source, at)] else {
-                return 0;
-            };
-            let size = i64::try_from(module.types.size(ty)).unwrap_or(0);
-            match way.shapes.at(&way.flow, at, id) {
-                _ if space == AddressSpace::Private => 0,
-                Some(Shape::Varying) => APART,
-                // Items that only differ in a dimension that places do not depend on do the same work.
-                Some(Shape::Uniform) if is_store => APART,
-                Some(Shape::Strided { step, .. }) if step != size && step != -size => APART,
-                _ => TOGETHER,
-            }
-        };
-        let all: u64 = block
-            .insts
-            .iter()
-            .enumerate()
-            .map(|(index, inst)| match (&inst.op, inst.result) {
-                (Op::Load(..) | Op::Store(..), _) if rows.contains(&(id, index)) => IN_STRIPS,
-                (Op::Load(at, _), Some(result)) => each(*at, source.values[result].ty, false),
-                (Op::Store(at, value, _), _) => {
-                    each(*at, module.operand_type(source, *value), true)
-                }
-                _ => 0,
-            })
-            .sum();
-        accesses += all * TURNS.pow(depth.min(MAX_DEPTH));
-    }
+        accesses(module, source, way, id, &rows) * TURNS.pow(depth.min(MAX_DEPTH))
+    });
     let masked = way.flow.loops.iter().filter(|it| it.masked).count();
-    Cost { accesses, masked }
+    Cost { accesses: accesses.sum(), masked }
 }

@@ -44,6 +44,9 @@ const NAME: &str = "strips";
 /// The bytes of a row that are accessed as one.
 const CHUNK: u64 = 16;
 
+/// The bytes of a row that a strip has whose turns are items: a cache line, which is accessed once then.
+const LINE: i64 = 64;
+
 /// The longest way from an address back to what it is computed from.
 const MAX_DEPTH: usize = 16;
 
@@ -62,15 +65,38 @@ pub(super) fn run(module: &mut Module, function: &mut Function, way: &Way) -> Op
     rows
 }
 
+/// Takes the loop that a block begins in strips, if each of its turns is an item of its own ([`tiles`](super::tiles)).
+pub(super) fn take_tile(
+    module: &mut Module,
+    function: &mut Function,
+    way: &Way,
+    header: BlockId,
+    (promised, turns): (&[ValueId], u32),
+) -> Option<Vec<ValueId>> {
+    let plan = Plan::of(module, function, way, header, Turns::Items(promised, turns))?;
+    Some(Writer::new(module, function, &plan).write().rows)
+}
+
+/// The accesses to rows in such a loop, by their blocks and their places in those.
+pub(super) fn rows_of_tile(
+    module: &Module,
+    function: &Function,
+    way: &Way,
+    header: BlockId,
+    (promised, turns): (&[ValueId], u32),
+) -> HashSet<(BlockId, usize)> {
+    let plan = Plan::of(module, function, way, header, Turns::Items(promised, turns));
+    plan.iter().flat_map(Plan::rows).collect()
+}
+
 /// Whether one of some blocks begins a loop that would be taken in strips if it had no mask.
 pub(super) fn gains(module: &Module, function: &Function, way: &Way, blocks: &[BlockId]) -> bool {
-    blocks.iter().any(|&block| Plan::of(module, function, way, block).is_some())
+    blocks.iter().any(|&block| Plan::of(module, function, way, block, Turns::OfItem).is_some())
 }
 
 /// The accesses to rows that would be taken in strips if they had no mask, by their blocks and their places in those.
 pub(super) fn rows(module: &Module, function: &Function, way: &Way) -> HashSet<(BlockId, usize)> {
-    let walks = plans(module, function, way).into_iter().flat_map(|plan| plan.walks);
-    walks.filter(|walk| walk.is_row).map(|walk| walk.place).collect()
+    plans(module, function, way).iter().flat_map(Plan::rows).collect()
 }
 
 /// By how many bytes the addresses of loads and stores move in each turn of the loop that a block begins, as far as that is
@@ -95,8 +121,9 @@ pub(super) fn moves(
 /// All loops that would be taken in strips if they had no mask: of those within each other, the inner ones.
 fn plans(module: &Module, function: &Function, way: &Way) -> Vec<Plan> {
     let headers = way.flow.loops.iter().map(|it| it.header);
-    let mut plans: Vec<Plan> =
-        headers.filter_map(|header| Plan::of(module, function, way, header)).collect();
+    let mut plans: Vec<Plan> = headers
+        .filter_map(|header| Plan::of(module, function, way, header, Turns::OfItem))
+        .collect();
     plans.sort_by_key(|plan| plan.body.header);
     let headers: Vec<BlockId> = plans.iter().map(|plan| plan.body.header).collect();
     plans.retain(|Plan { body, .. }| {
@@ -187,6 +214,34 @@ impl Body {
     }
 }
 
+/// What the turns of a loop are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turns<'a> {
+    /// Turns of each item, one after the other.
+    OfItem,
+    /// Items, of which none waits for another one: nothing has to be known of where they access memory. The extensions
+    /// of numbers that do not wrap around in any group, and the number of turns.
+    Items(&'a [ValueId], u32),
+}
+
+impl Turns<'_> {
+    /// How many turns have the elements of a strip.
+    fn of_strip(self, element: i64) -> i64 {
+        match self {
+            Self::OfItem => CHUNK as i64 / element,
+            Self::Items(_, all) => (LINE / element).min(i64::from(all)),
+        }
+    }
+
+    /// Whether loads of rows may precede all other accesses of one item, and stores follow them, whatever the addresses
+    /// are.
+    fn keep_order(walks: &[Walk]) -> bool {
+        let first = walks.iter().position(|walk| walk.is_store).unwrap_or(walks.len());
+        let stores = &walks[first..];
+        stores.iter().all(|walk| walk.is_store && walk.is_row == stores[0].is_row)
+    }
+}
+
 /// A loop that is taken in strips.
 struct Plan {
     body: Body,
@@ -201,12 +256,22 @@ struct Plan {
 
 impl Plan {
     /// A loop that begins with a block.
-    fn of(module: &Module, function: &Function, way: &Way, header: BlockId) -> Option<Self> {
+    fn of(
+        module: &Module,
+        function: &Function,
+        way: &Way,
+        header: BlockId,
+        kind: Turns<'_>,
+    ) -> Option<Self> {
         if is_skipped(NAME) {
             return None;
         }
         let body = Body::of(function, &way.flow, header)?;
-        let mut lines = Lines::new(module, function, way.shapes.promised(), &body);
+        let promised = match kind {
+            Turns::OfItem => way.shapes.promised(),
+            Turns::Items(promised, _) => promised,
+        };
+        let mut lines = Lines::new(module, function, promised, &body);
         let test = lines.test_of_all(way, &body)?;
         // Whether each turn passes a block, and passes it once.
         let here = way.flow.within[header.index()];
@@ -225,10 +290,14 @@ impl Plan {
         let insts = body.insts(function).count();
         let fits = |walks: &[Walk]| {
             let rows = walks.iter().filter(|walk| walk.is_row);
-            let turns = rows.map(|walk| CHUNK as i64 / walk.size).max()?;
+            let turns = rows.map(|walk| kind.of_strip(walk.size)).max()?;
             let few = turns as usize * insts <= MAX_STRIP
                 && turns as usize * (body.blocks.len() - 1) <= MAX_STRIP_BLOCKS;
-            let checks = few.then(|| lines.checks(walks, turns)).flatten()?;
+            let checks = match kind {
+                _ if !few => return None,
+                Turns::OfItem => lines.checks(walks, turns)?,
+                Turns::Items(..) => Turns::keep_order(walks).then(Vec::new)?,
+            };
             Some((turns, checks))
         };
         let (turns, checks) = fits(&walks).or_else(|| {
@@ -257,6 +326,11 @@ impl Plan {
                 *operand = Operand::Value(name);
             }
         }
+    }
+
+    /// The accesses to rows, by their blocks and their places in those.
+    fn rows(&self) -> impl Iterator<Item = (BlockId, usize)> {
+        self.walks.iter().filter(|walk| walk.is_row).map(|walk| walk.place)
     }
 
     /// The access that is made by an instruction, by its place.
@@ -359,6 +433,10 @@ impl<'a> Lines<'a> {
             &Op::Binary(BinaryOp::Add, a, b) => Some(step(a)?.wrapping_add(step(b)?)),
             &Op::Binary(BinaryOp::Sub, a, b) => Some(step(a)?.wrapping_sub(step(b)?)),
             &Op::Binary(BinaryOp::Mul, a, b) => Some(step(a)?.wrapping_mul(self.constant(b)?)),
+            // `-1 - a`.
+            &Op::Binary(BinaryOp::Xor, a, b) if self.constant(b) == Some(-1) => {
+                Some(step(a)?.wrapping_neg())
+            }
             &Op::Binary(BinaryOp::Shl, a, b) => {
                 let by = u32::try_from(self.constant(b)?).ok().filter(|by| *by < 32)?;
                 Some(step(a)?.wrapping_mul(1 << by))

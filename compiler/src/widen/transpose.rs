@@ -42,6 +42,9 @@ const NAME: &str = "rows";
 /// shuffles.
 const CHUNK: u64 = 16;
 
+/// The bytes of a cache line.
+const LINE: u64 = 64;
+
 /// Transposes the rows of a widened function.
 pub(super) fn run(module: &mut Module, function: &mut Function) {
     if is_skipped(NAME) {
@@ -85,6 +88,11 @@ fn note(made: &mut HashMap<ValueId, Op>, block: &Block) {
 /// Whether an operation may make an address.
 fn is_of_address(op: &Op) -> bool {
     matches!(op, Op::Address { .. } | Op::Binary(..) | Op::Convert(..) | Op::WorkItem(..))
+}
+
+/// Whether an operation may lie between reads of one row: it is such a read, or makes an address.
+fn is_of_rows(inst: &Inst) -> bool {
+    matches!(inst.op, Op::Gather(..)) || is_of_address(&inst.op)
 }
 
 /// Writes a block's accesses as others.
@@ -165,8 +173,9 @@ struct Chunk {
     lanes: u32,
     /// The items that access theirs.
     mask: Operand,
-    /// Whether transposing them is an advantage.
+    /// Whether transposing them is possible, and an advantage only if there are many.
     transposes: bool,
+    few: bool,
     /// Whether they are accessed with all that lies between them ([`lines`]).
     is_line: bool,
     /// Whether their word has more than they have ([`words`]).
@@ -187,6 +196,11 @@ impl Chunk {
     /// Whether the parts are accessed as one word, and not transposed.
     fn is_word(&self, module: &Module) -> bool {
         self.bytes(module) < CHUNK
+    }
+
+    /// The elements that are accessed as one.
+    fn elements(&self, module: &Module) -> usize {
+        (CHUNK / module.types.size(self.element).max(1)) as usize
     }
 
     /// Bytes of an item's parts.
@@ -235,7 +249,8 @@ struct Finder<'a> {
     made: &'a HashMap<ValueId, Op>,
     /// Whether memory that may be the same is taken as different where that can be checked.
     assumes: bool,
-    /// The values of the block, and those of its phis.
+    /// The block's instructions, their values, and those of its phis.
+    insts: &'a [Inst],
     own: HashSet<ValueId>,
     first: HashSet<ValueId>,
     /// The operations that extend sums, with those and their constants.
@@ -267,6 +282,7 @@ impl<'a> Finder<'a> {
             function,
             made,
             assumes,
+            insts: &[],
             own,
             first,
             extended,
@@ -283,6 +299,7 @@ impl<'a> Finder<'a> {
     /// Looks for rows in a block.
     fn find(mut self, id: BlockId) -> Found {
         let insts = &self.function.blocks[id].insts;
+        self.insts = insts;
         self.own = insts.iter().filter_map(|inst| inst.result).collect();
         self.first = self.function.blocks[id].phis().filter_map(|inst| inst.result).collect();
         for (index, inst) in insts.iter().enumerate() {
@@ -450,7 +467,7 @@ impl<'a> Finder<'a> {
         // Where they are found out in each turn, few elements are gathered as soon.
         let is_new = matches!(part.pointer, Operand::Value(it) if self.own.contains(&it));
         let few = rows.step.is_none() && is_new && count < LEAST_APART;
-        let transposes = whole && !few && is_all(self.module, mask);
+        let transposes = whole && is_all(self.module, mask);
         let parts = vec![Part { index, align, at, value, ..part }];
         let (is_line, has_more, passed) = (false, false, Vec::new());
         Some(Chunk {
@@ -459,12 +476,30 @@ impl<'a> Finder<'a> {
             element,
             lanes,
             mask,
+            few,
             transposes,
             is_line,
             has_more,
             parts,
             passed,
         })
+    }
+
+    /// How many times [`CHUNK`] bytes of each item, up to a cache line, are accessed one after the other, so that an item's
+    /// line is accessed once. What is read has to be read in a row, since all of it is in registers then.
+    fn pieces(&self, chunk: &Chunk, parts: &[Part]) -> usize {
+        let count = chunk.elements(self.module);
+        let size = self.module.types.size(chunk.element) as i64;
+        let next = |two: &[Part]| two[1].offset.checked_sub(two[0].offset) == Some(size);
+        let length = 1 + parts.windows(2).take_while(|two| next(two)).count();
+        let pieces = (length / count).min((LINE / CHUNK) as usize);
+        let in_a_row = |pieces: &usize| {
+            let places = parts[..pieces * count].iter().map(|part| part.index);
+            let (first, last) = (places.clone().min(), places.max());
+            let between = &self.insts[first.unwrap_or(0)..=last.unwrap_or(0)];
+            chunk.kind == Kind::Write || between.iter().all(is_of_rows)
+        };
+        (2..=pieces).rev().find(in_a_row).unwrap_or(1)
     }
 
     /// Takes out of accesses that no more may join those that are whole chunks, or words.
@@ -483,13 +518,12 @@ impl<'a> Finder<'a> {
                 let next = |(number, part): (usize, &Part)| {
                     part.offset.checked_sub(first.offset) == Some(number as i64 * size as i64)
                 };
+                let next_to = parts.iter().enumerate().take_while(|&part| next(part)).count();
                 let is_one = |&bytes: &u64| {
                     let count = (bytes / size) as usize;
-                    let fits = bytes == CHUNK || words::may_be(chunk.kind, bytes, first.align);
-                    count >= 2
-                        && fits
-                        && parts.len() >= count
-                        && parts[..count].iter().enumerate().all(next)
+                    let pays = bytes == CHUNK && (!chunk.few || next_to as u64 >= LEAST_APART);
+                    let fits = pays || words::may_be(chunk.kind, bytes, first.align);
+                    count >= 2 && fits && next_to >= count
                 };
                 let row = whole.into_iter().chain(words::SIZES).find(is_one);
                 // What is read is left alone if it is a row, or words without gaps.
@@ -501,7 +535,8 @@ impl<'a> Finder<'a> {
                     None => lines::parts_of_line(self.module, &chunk, parts),
                     Some(_) => 0,
                 };
-                let row = row.map_or(1, |bytes| (bytes / size) as usize);
+                let pieces = if row == Some(CHUNK) { self.pieces(&chunk, parts) } else { 1 };
+                let row = row.map_or(1, |bytes| (bytes / size) as usize) * pieces;
                 let around = words::parts_around(self.module, &chunk, parts);
                 let count = if line > 0 { line } else { row.max(around) };
                 let (own, rest) = parts.split_at(count);
@@ -555,7 +590,7 @@ fn are_apart(a: (i64, u64), b: (i64, u64)) -> bool {
 
 /// Whether an access is to the same rows.
 fn joins(open: &Chunk, new: &Chunk) -> bool {
-    let key = |it: &Chunk| (it.kind, it.element, it.lanes, it.mask, it.transposes);
+    let key = |it: &Chunk| (it.kind, it.element, it.lanes, it.mask, it.transposes, it.few);
     key(open) == key(new) && open.rows == new.rows
 }
 
@@ -605,12 +640,12 @@ impl Writer<'_> {
         self.module.types.intern(Type::Vector(element, n as u32)).unwrap_or(element)
     }
 
-    /// The address of an item's bytes.
-    fn row(&mut self, chunk: &Chunk, item: usize) -> Operand {
+    /// The address of an item's bytes from a part on.
+    fn row(&mut self, chunk: &Chunk, item: usize, first: usize) -> Operand {
         let place = chunk.place();
         let nearest = chunk.parts.iter().find(|part| part.index == place);
         let part = nearest.unwrap_or(&chunk.parts[0]);
-        let ahead = chunk.parts[0].offset.wrapping_sub(part.offset).wrapping_add(part.beyond);
+        let ahead = chunk.parts[first].offset.wrapping_sub(part.offset).wrapping_add(part.beyond);
         let (mut base, mut offset, terms) = (part.pointer, ahead, part.terms.clone());
         let pointer = self.module.operand_type(self.function, base);
         let pointer = self.module.types.element(pointer);
@@ -626,54 +661,65 @@ impl Writer<'_> {
         Access { align, volatile: false, nontemporal: false }
     }
 
-    /// Loads all items' bytes. What stands for each part.
+    /// Loads all items' bytes, one item's after the other's. What stands for each part.
     fn read(&mut self, chunk: &Chunk) -> Vec<(ValueId, Operand)> {
-        let (count, lanes) = (chunk.parts.len(), chunk.lanes as usize);
+        let lanes = chunk.lanes as usize;
+        let count = chunk.elements(self.module).min(chunk.parts.len());
         let row = self.vector(chunk.element, count);
-        let mut vectors = Vec::with_capacity(count);
-        for number in 0..count {
-            // Every `count`-th item's bytes, one behind the other.
-            let mut pieces = Vec::with_capacity(lanes / count);
-            for item in (number..lanes).step_by(count) {
-                let at = self.row(chunk, item);
-                pieces.push(self.value(Op::Load(at, Self::access(chunk)), row));
+        let mut rows: Vec<Vec<Operand>> =
+            vec![Vec::with_capacity(lanes); chunk.parts.len() / count];
+        for item in 0..lanes {
+            for (piece, rows) in rows.iter_mut().enumerate() {
+                let at = self.row(chunk, item, piece * count);
+                rows.push(self.value(Op::Load(at, Self::access(chunk)), row));
             }
-            let mut length = count;
-            while pieces.len() > 1 {
-                length *= 2;
-                let ty = self.vector(chunk.element, length);
-                let pick: Vec<Option<u32>> = (0..length as u32).map(Some).collect();
-                pieces = pieces
-                    .chunks(2)
-                    .map(|two| self.value(Op::Shuffle(two[0], two[1], pick.clone()), ty))
-                    .collect();
-            }
-            vectors.push(pieces[0]);
         }
-        let vectors = self.transposed(vectors, chunk);
-        let results = chunk.parts.iter().zip(vectors);
-        results
-            .filter_map(|(part, vector)| match part.value {
+        let mut names = Vec::with_capacity(chunk.parts.len());
+        for (rows, parts) in rows.into_iter().zip(chunk.parts.chunks(count)) {
+            let mut vectors = Vec::with_capacity(count);
+            for number in 0..count {
+                // Every `count`-th item's bytes, one behind the other.
+                let mut pieces: Vec<Operand> =
+                    rows[number..].iter().step_by(count).copied().collect();
+                let mut length = count;
+                while pieces.len() > 1 {
+                    length *= 2;
+                    let ty = self.vector(chunk.element, length);
+                    let pick: Vec<Option<u32>> = (0..length as u32).map(Some).collect();
+                    pieces = pieces
+                        .chunks(2)
+                        .map(|two| self.value(Op::Shuffle(two[0], two[1], pick.clone()), ty))
+                        .collect();
+                }
+                vectors.push(pieces[0]);
+            }
+            let vectors = self.transposed(vectors, chunk);
+            names.extend(parts.iter().zip(vectors).filter_map(|(part, vector)| match part.value {
                 Operand::Value(value) => Some((value, vector)),
                 Operand::Const(_) => None,
-            })
-            .collect()
+            }));
+        }
+        names
     }
 
-    /// Stores all items' bytes.
+    /// Stores all items' bytes, one item's after the other's.
     fn write(&mut self, chunk: &Chunk) {
-        let (count, lanes) = (chunk.parts.len(), chunk.lanes as usize);
+        let lanes = chunk.lanes as usize;
+        let count = chunk.elements(self.module).min(chunk.parts.len());
         let row = self.vector(chunk.element, count);
-        let vectors = chunk.parts.iter().map(|part| part.value).collect();
-        let vectors = self.transposed(vectors, chunk);
+        let values: Vec<Operand> = chunk.parts.iter().map(|part| part.value).collect();
+        let pieces: Vec<Vec<Operand>> =
+            values.chunks(count).map(|values| self.transposed(values.to_vec(), chunk)).collect();
         for item in 0..lanes {
-            let (vector, first) = (vectors[item % count], item / count * count);
-            let pick = (first as u32..).take(count).map(Some).collect();
-            let own = self.value(Op::Shuffle(vector, vector, pick), row);
-            let at = self.row(chunk, item);
-            let op = Op::Store(at, own, Self::access(chunk));
-            let (flags, loc) = (Default::default(), self.loc);
-            self.insts.push(Inst { result: None, op, flags, loc });
+            let (number, first) = (item % count, item / count * count);
+            for (piece, vectors) in pieces.iter().enumerate() {
+                let pick = (first as u32..).take(count).map(Some).collect();
+                let own = self.value(Op::Shuffle(vectors[number], vectors[number], pick), row);
+                let at = self.row(chunk, item, piece * count);
+                let op = Op::Store(at, own, Self::access(chunk));
+                let (flags, loc) = (Default::default(), self.loc);
+                self.insts.push(Inst { result: None, op, flags, loc });
+            }
         }
     }
 

@@ -69,6 +69,7 @@ mod strips;
 mod sums;
 mod sums_random;
 mod tables;
+mod tiles;
 mod transpose;
 mod uneven;
 mod untyped;

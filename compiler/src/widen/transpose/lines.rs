@@ -177,7 +177,7 @@ impl Writer<'_> {
     /// The address so many bytes behind the beginning of a line.
     fn place_in_line(&mut self, chunk: &Chunk, bytes: u64) -> (Operand, Access) {
         let size = self.module.types.size(chunk.element) as u32;
-        let mut base = self.row(chunk, 0);
+        let mut base = self.row(chunk, 0, 0);
         if bytes > 0 {
             let (ty, terms) = (self.module.operand_type(self.function, base), Vec::new());
             base =

@@ -170,7 +170,7 @@ impl Writer<'_> {
         let bytes = chunk.bytes(self.module);
         let is_line = chunk.rows.step == Some(bytes as i64) && bytes >= SHORTEST;
         let access = Access { align: chunk.parts[0].align, volatile: false, nontemporal: false };
-        is_line.then(|| (self.row(chunk, 0), access))
+        is_line.then(|| (self.row(chunk, 0, 0), access))
     }
 
     /// The addresses of the words, and how they are accessed.
