@@ -4,6 +4,8 @@
 //! A buffer has the same address for the host and for the GPU, so the driver places all buffers
 //! inside a range that it has reserved for itself: one inaccessible mapping without memory behind it.
 
+mod beside;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -15,6 +17,7 @@ use tally_uapi::PAGE_SIZE;
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
+use beside::Blocks;
 
 /// Size of the VA reservation in bytes, unless a setting or a limit requires another one.
 const DEFAULT_SIZE: u64 = 256 << 30;
@@ -44,6 +47,8 @@ pub struct Space {
     wide: Mutex<Wide>,
     /// See [`Space::set_apart`].
     apart: AtomicBool,
+    /// See [`Space::alloc_beside`].
+    blocks: Mutex<Blocks>,
 }
 
 /// A callback that receives start and size of addresses when they are allocated (`true`) and freed
@@ -79,8 +84,8 @@ impl Space {
                     log::debug!("VA reservation: {size:#x} bytes at {start:#x}");
                     let free = Mutex::new([(start, size)].into());
                     let (open, apart) = (AtomicBool::new(false), AtomicBool::new(false));
-                    let (told, wide) = (OnceLock::new(), Mutex::default());
-                    return Ok(Self { start, size, free, open, told, wide, apart });
+                    let (told, wide, blocks) = Default::default();
+                    return Ok(Self { start, size, free, open, told, wide, apart, blocks });
                 }
             }
             size = (size / 4).next_multiple_of(HUGE_PAGE);
@@ -132,6 +137,10 @@ impl Space {
 
     fn wide(&self) -> MutexGuard<'_, Wide> {
         self.wide.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Allocates addresses for `size` bytes, aligned to `align` (a power of two, at least a page); the lowest

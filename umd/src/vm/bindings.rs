@@ -117,6 +117,7 @@ impl Bindings {
         // What lies in granules belongs to the application.
         let va = match granule {
             PAGE_SIZE => self.space.alloc(room, align.max(granule)),
+            _ if size > granule && align <= granule => self.space.alloc_beside(room, granule),
             _ => self.space.alloc_apart(room, align.max(granule)),
         };
         let va = va.ok_or_else(|| out_of_addresses(size))?;
