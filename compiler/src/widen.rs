@@ -301,13 +301,18 @@ fn widen_for(
     if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
         return Err(Refusal::new("items that retry, one by one, to change local memory"));
     }
-    if !together && asked_lanes().is_none() && strips::ragged::prevail(&module, &source, &way) {
+    if !together
+        && asked_lanes().is_none()
+        && strips::ragged::prevail(&module, &source, &way)
+        && !edges::evens(&mut module, &source, &way, &steps)
+    {
         return Err(Refusal::new("items that walk along rows of different lengths"));
     }
     let part = flat.map_or(u32::MAX, flat::row);
     let other = match together || flat.is_some() || kernel.facts.watch.is_some() {
         true => None,
-        false => axis::other(&module, &source, &way, &steps),
+        false => axis::other(&module, &source, &way, &steps)
+            .filter(|_| !edges::evens(&mut module, &source, &way, &steps)),
     };
     // Rows that crowd the cache.
     let may_have_fewer = lanes == 16

@@ -18,23 +18,28 @@
 //! the first turn and of the last one. The rest is as [`whole`](super::whole) does it for tests.
 
 mod counters;
+mod windows;
 mod write;
 
 use std::collections::{HashMap, HashSet};
 
 use self::counters::{Counter, Loops};
+use self::windows::Window;
 use super::compares::mirrored;
 use super::shape::{Rows, Shape};
 use super::way::Way;
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, CompareOp, ConvertOp, Definition, Function, Inst, Module, Op, Operand, Type,
-    UnaryOp, ValueId, definitions,
+    BinaryOp, BlockId, CompareOp, ConvertOp, Definition, Function, Inst, Module, Op, Operand,
+    Terminator, Type, UnaryOp, ValueId, definitions,
 };
 use crate::optimise::is_skipped;
 
 /// The name by which it is left out.
 const NAME: &str = "edges";
+
+/// The name by which loops over windows are left out.
+const WINDOWS: &str = "windows";
 
 /// The maximum number of instructions of a kernel that is copied: it takes about twice as long to build.
 const MAX_COPIED: usize = 768;
@@ -70,6 +75,13 @@ struct Limit {
 enum Usual {
     Is(Operand),
     Difference(Operand, Operand),
+    Holds(bool),
+}
+
+/// An end of a window.
+enum End {
+    Lower,
+    Upper,
 }
 
 /// What holds inside.
@@ -98,12 +110,12 @@ pub(super) fn run(
     if is_skipped(NAME) || size > MAX_COPIED {
         return None;
     }
-    let limits = Finder::new(module, function, way).find();
-    if limits.is_empty() || limits.len() > MAX_LIMITS {
+    let (limits, windows) = Finder::new(module, function, way).find();
+    if limits.is_empty() && windows.is_empty() || limits.len() > MAX_LIMITS {
         return None;
     }
     let mut both = function.clone();
-    let inside = write::write(module, &mut both, &limits);
+    let inside = write::write(module, &mut both, &limits, &windows);
     let new = Way::new(module, &both, Rows::Whole, steps).ok()?;
     let before = apart(function, way, function.blocks.ids());
     let after = apart(&both, &new, inside.into_iter());
@@ -114,13 +126,26 @@ pub(super) fn run(
     Some(new)
 }
 
-/// The number of accesses in some blocks whose addresses have no step.
+/// Whether all items have as many turns in the code for vectors away from edges, though they have not at edges.
+pub(super) fn evens(module: &mut Module, function: &Function, way: &Way, steps: &[i64]) -> bool {
+    let masked = |way: &Way| way.flow.loops.iter().filter(|it| it.masked).count();
+    let before = masked(way);
+    // The new way goes through the code for edges, too.
+    before > 0
+        && run(module, &mut function.clone(), way, steps).is_some_and(|new| masked(&new) == before)
+}
+
+/// The number of accesses in some blocks whose addresses have no step, and of loops that items leave at different
+/// times.
 fn apart(function: &Function, way: &Way, blocks: impl Iterator<Item = BlockId>) -> usize {
-    let insts = blocks.flat_map(|id| function.blocks[id].insts.iter().map(move |inst| (id, inst)));
-    let varies = |(id, inst): &(BlockId, &Inst)| {
-        address(inst).is_some_and(|at| way.shapes.at(&way.flow, at, *id) == Some(Shape::Varying))
+    let count = |id: BlockId| {
+        let varies = |inst: &&Inst| {
+            address(inst).is_some_and(|at| way.shapes.at(&way.flow, at, id) == Some(Shape::Varying))
+        };
+        let accesses = function.blocks[id].insts.iter().filter(varies).count();
+        accesses + usize::from(way.flow.loops.iter().any(|it| it.header == id && it.masked))
     };
-    insts.filter(varies).count()
+    blocks.map(count).sum()
 }
 
 fn address(inst: &Inst) -> Option<Operand> {
@@ -145,15 +170,29 @@ impl<'a> Finder<'a> {
         Self { module, function, way, definitions, counters: HashMap::new() }
     }
 
-    /// The operations on the way to the addresses of accesses whose results are known inside.
-    fn find(mut self) -> Vec<Limit> {
+    /// The operations on the way to the addresses of accesses, and to the ends of windows, whose results are known
+    /// inside; and the windows.
+    fn find(mut self) -> (Vec<Limit>, Vec<Window>) {
+        let windows = self.windows();
         let mut seen: HashSet<ValueId> = HashSet::new();
         let mut work: Vec<(Operand, usize)> = Vec::new();
+        work.extend(windows.iter().flat_map(|window| [(window.first, 0), (window.bound, 0)]));
+        let mut limits = Vec::new();
+        for (id, block) in self.function.blocks.iter().filter(|_| !is_skipped(WINDOWS)) {
+            if let Terminator::CondBranch(condition, ..) = block.terminator
+                && self.varies(condition)
+            {
+                let turns = self.way.flow.within[id.index()];
+                if turns.is_some_and(|index| self.way.flow.loops[index].masked) {
+                    work.push((condition, 0));
+                }
+                limits.extend(self.full(condition));
+            }
+        }
         for (_, block) in self.function.blocks.iter() {
             let places = block.insts.iter().filter_map(address);
             work.extend(places.map(|at| (at, 0)));
         }
-        let mut limits = Vec::new();
         while let Some((operand, depth)) = work.pop() {
             let Some((value, block, inst)) = self.made(operand) else { continue };
             if depth > MAX_DEPTH || !self.varies(operand) || !seen.insert(value) {
@@ -162,6 +201,8 @@ impl<'a> Finder<'a> {
             if is_simple(&inst.op) {
                 inst.op.for_each_operand(|operand| work.push((operand, depth + 1)));
                 limits.extend(self.limit(value, block, inst));
+            } else if matches!(inst.op, Op::Phi(_)) && !is_skipped(WINDOWS) {
+                inst.op.for_each_operand(|operand| work.push((operand, depth + 1)));
             }
         }
         loop {
@@ -169,8 +210,55 @@ impl<'a> Finder<'a> {
             let before = limits.len();
             limits.retain(|limit| limit.needs.iter().all(|needed| found.contains(needed)));
             if limits.len() == before {
-                return limits;
+                return (limits, windows);
             }
+        }
+    }
+
+    /// The loops over windows whose ends are known in front, and of which items have different ones.
+    fn windows(&self) -> Vec<Window> {
+        if is_skipped(WINDOWS) {
+            return Vec::new();
+        }
+        let Self { module, function, way, definitions, .. } = self;
+        let loops = Loops { module, function, way, definitions };
+        let all = (0..way.flow.loops.len()).filter(|&index| way.flow.loops[index].masked);
+        let is_known = |window: &Window| {
+            let ends = [window.first, window.bound];
+            ends.iter().all(|&end| self.moves(end))
+                && self.phis(&ends).is_some_and(|phis| phis.is_empty())
+        };
+        all.filter_map(|index| loops.window(index)).filter(is_known).collect()
+    }
+
+    /// A condition that tells whether a window is empty, which it is not inside.
+    fn full(&self, condition: Operand) -> Option<Limit> {
+        let (result, _, inst) = self.made(condition)?;
+        let Op::Compare(op, a, b) = inst.op else { return None };
+        let op = match (self.end(a, 0)?, self.end(b, 0)?) {
+            (End::Lower, End::Upper) => op,
+            (End::Upper, End::Lower) => mirrored(op),
+            _ => return None,
+        };
+        let holds = match op {
+            CompareOp::ULt | CompareOp::ULe | CompareOp::SLt | CompareOp::SLe => true,
+            CompareOp::UGt | CompareOp::UGe | CompareOp::SGt | CompareOp::SGe => false,
+            _ => return None,
+        };
+        self.phis(&[a, b]).filter(HashSet::is_empty)?;
+        let (usual, test) = (Usual::Holds(holds), Test::Condition(condition, holds));
+        Some(Limit { result, usual, test, counter: None, needs: Vec::new() })
+    }
+
+    /// The end of a window that a limited number is.
+    fn end(&self, operand: Operand, depth: usize) -> Option<End> {
+        use BinaryOp as B;
+        match *self.op(operand).filter(|_| depth < 4)? {
+            Op::Binary(B::SMax | B::UMax | B::USubSat, ..) => Some(End::Lower),
+            Op::Binary(B::SMin | B::UMin, ..) => Some(End::Upper),
+            Op::Binary(B::Add, a, Operand::Const(_)) => self.end(a, depth + 1),
+            Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => self.end(a, depth + 1),
+            _ => None,
         }
     }
 
@@ -180,6 +268,12 @@ impl<'a> Finder<'a> {
             return None;
         }
         let (usual, test) = match inst.op {
+            Op::Binary(B::UMin, a, b) if self.is_taken_off(a, b) => {
+                (Usual::Is(b), Test::AtLeast(a, b))
+            }
+            Op::Binary(B::UMin, a, b) if self.is_taken_off(b, a) => {
+                (Usual::Is(a), Test::AtLeast(b, a))
+            }
             Op::Binary(op @ (B::SMax | B::SMin | B::UMax | B::UMin), a, b) => {
                 let moving = self.moving(a, b)?;
                 let signed = matches!(op, B::SMax | B::SMin);
@@ -226,6 +320,16 @@ impl<'a> Finder<'a> {
             }
         };
         Some(Limit { result, usual, test, counter, needs })
+    }
+
+    /// Whether the kernel also takes the second number off the first one, down to zero: then clang writes the lower
+    /// end of a window as `a - min(a, b)`, too.
+    fn is_taken_off(&self, a: Operand, b: Operand) -> bool {
+        let mut insts = self.function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        self.moves(a)
+            && !self.moves(b)
+            && !is_skipped(WINDOWS)
+            && insts.any(|inst| inst.op == Op::Binary(BinaryOp::USubSat, a, b))
     }
 
     /// The operand that is not the same for all items, of two.

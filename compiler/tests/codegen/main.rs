@@ -76,4 +76,5 @@ mod untyped;
 mod volatile;
 mod whole;
 mod widen;
+mod windows;
 mod work;

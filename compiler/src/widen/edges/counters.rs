@@ -55,7 +55,7 @@ impl Loops<'_> {
         (step.abs() <= MOST_STEP).then_some(Counter { phi, first, step, turns })
     }
 
-    fn made(&self, operand: Operand) -> Option<&Op> {
+    pub(super) fn made(&self, operand: Operand) -> Option<&Op> {
         let Operand::Value(value) = operand else { return None };
         match self.definitions[value.index()]? {
             Definition::Inst(block, index) => Some(&self.function.blocks[block].insts[index].op),
@@ -65,7 +65,11 @@ impl Loops<'_> {
 
     /// A phi of a loop's header that a constant is added to in each turn: its first value, the block at the end of the
     /// turn, its next value, and the constant.
-    fn grows(&self, phi: ValueId, index: usize) -> Option<(Operand, BlockId, Operand, i64)> {
+    pub(super) fn grows(
+        &self,
+        phi: ValueId,
+        index: usize,
+    ) -> Option<(Operand, BlockId, Operand, i64)> {
         let Some(Op::Phi(arms)) = self.made(Operand::Value(phi)) else { return None };
         let &[one, other] = arms.as_slice() else { return None };
         let inside = |block: BlockId| self.way.flow.contains(index, block);

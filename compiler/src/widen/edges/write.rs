@@ -5,13 +5,14 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use super::counters::{Counter, MOST_TURNS, Turns};
-use super::{Limit, Test, Usual};
+use super::windows::Window;
+use super::{Limit, Test, Usual, WINDOWS};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ConvertOp, Definition, ENTRY, Flags, Function, Inst, Loc,
     Module, Op, Operand, Terminator, TypeId, UnaryOp, ValueId, definitions,
 };
-use crate::optimise::unused;
+use crate::optimise::{is_skipped, unused};
 
 /// The turn of a loop in which a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +26,7 @@ pub(super) fn write(
     module: &mut Module,
     function: &mut Function,
     limits: &[Limit],
+    windows: &[Window],
 ) -> Vec<BlockId> {
     let definitions = definitions(function);
     let before = Before {
@@ -35,14 +37,19 @@ pub(super) fn write(
         insts: Vec::new(),
         names: HashMap::new(),
     };
-    let (insts, inside) = before.write(limits);
+    let positive = positive(before.module, before.source, limits);
+    let (insts, inside) = before.write(limits, windows, &positive);
     let mut blocks = copy(function);
     // The entry's code, for either.
     let loc = function.blocks[ENTRY].loc;
     let (first, others) = blocks[0];
     let terminator = Terminator::CondBranch(inside, first, others);
     function.blocks[ENTRY] = Block { insts, terminator, loc };
-    simplify(function, limits, blocks.iter().map(|&(inside, _)| inside));
+    let defined = crate::ir::definitions(function);
+    windows.iter().for_each(|window| window.write(function, &defined));
+    let ty = module.types.bool();
+    let truths = [0, 1].map(|truth| Operand::Const(module.const_int(ty, truth)));
+    simplify(function, limits, &positive, truths, blocks.iter().map(|&(inside, _)| inside));
     unused::run(function);
     blocks.drain(..).map(|(inside, _)| inside).collect()
 }
@@ -81,10 +88,42 @@ fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
     originals.into_iter().map(|id| (id, places[&id])).collect()
 }
 
+/// The extensions without a sign of limited numbers of 32 bits. Away from edges these are asked not to be negative, and
+/// are extended with their sign: an index that is negative at an edge would keep all of its group from running in
+/// vectors (see [`signs`](crate::widen::signs)).
+fn positive(module: &Module, function: &Function, limits: &[Limit]) -> Vec<(ValueId, Operand)> {
+    let limited: HashSet<Operand> = limits
+        .iter()
+        .filter(|limit| limit.counter.is_none() && !matches!(limit.usual, Usual::Holds(_)))
+        .map(|limit| Operand::Value(limit.result))
+        .collect();
+    let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let extends = |inst: &Inst| match (&inst.op, inst.result) {
+        (&Op::Convert(ConvertOp::ZExt, from), Some(result)) => {
+            let bits = module.types.scalar_bits(module.operand_type(function, from));
+            (bits == 32 && limited.contains(&from)).then_some((result, from))
+        }
+        _ => None,
+    };
+    insts.filter_map(extends).filter(|_| !is_skipped(WINDOWS)).collect()
+}
+
 /// Gives the operations in some blocks their usual results.
-fn simplify(function: &mut Function, limits: &[Limit], blocks: impl Iterator<Item = BlockId>) {
-    let usual: HashMap<ValueId, Usual> =
-        limits.iter().map(|limit| (limit.result, limit.usual)).collect();
+fn simplify(
+    function: &mut Function,
+    limits: &[Limit],
+    positive: &[(ValueId, Operand)],
+    truths: [Operand; 2],
+    blocks: impl Iterator<Item = BlockId>,
+) {
+    let usual: HashMap<ValueId, Usual> = limits
+        .iter()
+        .map(|limit| match limit.usual {
+            Usual::Holds(truth) => (limit.result, Usual::Is(truths[usize::from(truth)])),
+            other => (limit.result, other),
+        })
+        .collect();
+    let signed: HashSet<ValueId> = positive.iter().map(|&(result, _)| result).collect();
     let rename = |operand: &mut Operand| {
         while let Operand::Value(value) = operand
             && let Some(Usual::Is(other)) = usual.get(value)
@@ -98,6 +137,11 @@ fn simplify(function: &mut Function, limits: &[Limit], blocks: impl Iterator<Ite
             if let Some(Usual::Difference(a, b)) = inst.result.and_then(|result| usual.get(&result))
             {
                 inst.op = Op::Binary(BinaryOp::Sub, *a, *b);
+            }
+            if let Op::Convert(op, _) = &mut inst.op
+                && inst.result.is_some_and(|result| signed.contains(&result))
+            {
+                *op = ConvertOp::SExt;
             }
             inst.op.for_each_operand_mut(rename);
         }
@@ -120,8 +164,27 @@ type In<'c> = Option<(&'c Counter, Turn)>;
 
 impl Before<'_> {
     /// Computes whether all results are the usual ones, for all items that run together.
-    fn write(mut self, limits: &[Limit]) -> (Vec<Inst>, Operand) {
+    fn write(
+        mut self,
+        limits: &[Limit],
+        windows: &[Window],
+        positive: &[(ValueId, Operand)],
+    ) -> (Vec<Inst>, Operand) {
         let mut conditions = Vec::new();
+        for &(_, number) in positive {
+            let number = self.at(number, None);
+            let ty = self.type_of(number);
+            let zero = Operand::Const(self.module.const_int(ty, 0));
+            conditions.push(self.compare(CompareOp::SGe, number, zero));
+        }
+        for window in windows {
+            let Some((by, op)) = window.holds() else { continue };
+            let [first, bound] = [window.first, window.bound].map(|end| self.at(end, None));
+            let ty = self.type_of(bound);
+            let by = Operand::Const(self.module.const_int(ty, by as u64));
+            let behind = self.add(Op::Binary(BinaryOp::Add, bound, by), ty);
+            conditions.push(self.compare(op, first, behind));
+        }
         let mut counted = HashSet::new();
         for limit in limits {
             let Some((counter, grows)) = &limit.counter else {
