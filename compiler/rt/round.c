@@ -99,7 +99,18 @@ int32_t __tally_ilogb_f64(double x) {
   return exponent - 1;
 }
 
-int32_t __tally_ilogb_f32(float x) { return __tally_ilogb_f64((double)x); }
+// The exponent of a float other than 0; 128 where it is no number.
+static inline int32_t exponent_of_float(float x) {
+  uint32_t size = bits_of_float(x) & 0x7fffffff;
+  uint32_t scaled = bits_of_float(float_of_bits(size) * 0x1p24f);
+  return size < 0x800000 ? (int32_t)(scaled >> 23) - 151 : (int32_t)(size >> 23) - 127;
+}
+
+int32_t __tally_ilogb_f32(float x) {
+  int32_t exponent = exponent_of_float(x);
+  exponent = exponent > 127 ? INT_MAX : exponent;
+  return x == 0 ? INT_MIN : exponent;
+}
 
 double __tally_logb_f64(double x) {
   if (x == 0)
@@ -109,7 +120,11 @@ double __tally_logb_f64(double x) {
   return __tally_ilogb_f64(x);
 }
 
-float __tally_logb_f32(float x) { return (float)__tally_logb_f64((double)x); }
+float __tally_logb_f32(float x) {
+  int32_t exponent = exponent_of_float(x);
+  float result = exponent > 127 ? x * x : (float)exponent;
+  return x == 0 ? -__builtin_inff() : result;
+}
 
 double __tally_nextafter_f64(double x, double y) {
   if (is_nan(x) || is_nan(y))

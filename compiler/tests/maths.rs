@@ -102,11 +102,17 @@ const NATIVE: &[Row] = &[
     ("log", 64.0, (0.25, 4.0)),
     ("log2", 64.0, (0.25, 4.0)),
     ("log10", 64.0, (0.25, 4.0)),
+    ("rsqrt", 5.0, (0.0, 10.0)),
     ("sin", 128.0, (-65536.0, 65536.0)),
     ("tan", 128.0, (-65536.0, 65536.0)),
 ];
 
 const NATIVE_POWER: Row = ("powr", 2048.0, (0.0, 12.0));
+
+const NATIVE_QUOTIENT: Row = ("divide", 1.0, (-10.0, 10.0));
+
+/// The powers that are products, which round once.
+const FEW_FACTORS: Row = ("pown", 0.51, (-3.0, 3.0));
 
 #[rustfmt::skip]
 const INTEGERS: &[i32] = &[
@@ -245,6 +251,28 @@ fn check_vectors<F: Float + Default>(one: &Library, many: &Library) {
     }
 }
 
+/// The same for the functions that only floats have.
+fn check_native_vectors(one: &Library, many: &Library) {
+    let differ = |name: &str, arguments: String| format!("{name}({arguments}): {}", many.name);
+    for &(name, _, range) in NATIVE {
+        let name = format!("native_{name}");
+        let (one, vector) = (one.unary::<f32>(&name), many.unary::<f32>(&name));
+        for x in samples::<f32>(range) {
+            assert_eq!(bits(vector(x)), bits(one(x)), "{}", differ(&name, format!("{x:e}")));
+        }
+    }
+    let mut random = Random::new();
+    for &(name, _, range) in &[NATIVE_POWER, NATIVE_QUOTIENT] {
+        let name = format!("native_{name}");
+        let (one, vector) = (one.binary::<f32>(&name), many.binary::<f32>(&name));
+        let pairs = (0..pairs()).map(|_| random.pair::<f32>(range));
+        for (x, y) in special_pairs::<f32>().into_iter().chain(pairs) {
+            let differ = || differ(&name, format!("{x:e}, {y:e}"));
+            assert_eq!(bits(vector(x, y)), bits(one(x, y)), "{}", differ());
+        }
+    }
+}
+
 #[test]
 fn a_number_in_a_vector_has_the_result_that_it_has_alone() {
     for many in all_libraries().filter(|library| library.lanes > 1) {
@@ -252,6 +280,7 @@ fn a_number_in_a_vector_has_the_result_that_it_has_alone() {
         let one = alone.find(|one| many.name.starts_with(&format!("{},", one.name)));
         let one = one.expect("each form is there for one number");
         check_vectors::<f32>(one, many);
+        check_native_vectors(one, many);
         if many.has::<f64>() {
             check_vectors::<f64>(one, many);
         }
@@ -338,6 +367,47 @@ fn native_powers_keep_more_than_half_powers_have_to() {
                 worst.add(error(got, want), || {
                     format!("{x:e}, {y:e}: {got:e}, not {:e}", want.high)
                 });
+            }
+        }
+        worst.judge(ulps)
+    }));
+}
+
+#[test]
+fn native_quotients_are_hardly_less_exact() {
+    let (name, ulps, range) = NATIVE_QUOTIENT;
+    none_of(libraries().iter().filter_map(|library| {
+        let name = format!("native_{name}");
+        let function = library.binary::<f32>(&name);
+        let mut worst = Worst::new::<f32>(library, &name);
+        let mut random = Random::new();
+        let pairs = (0..pairs()).map(|_| random.pair::<f32>(range));
+        let inverses = samples::<f32>(range).map(|x| (1.0, x));
+        for (x, y) in special_pairs::<f32>().into_iter().chain(pairs).chain(inverses) {
+            // A double of two floats is rounded at less than 2^-28 of a float's last place.
+            let want = f64::from(x) / f64::from(y);
+            let is_usual = [x.into(), y.into(), want].iter().all(|&it| !is_subnormal(it));
+            // Half of what floats hold: the estimate of a larger quotient may be infinite.
+            if is_usual && (want.is_infinite() || want.is_nan() || want.abs() < 2f64.powi(127)) {
+                let got = function(x, y);
+                worst.add(error(got, want), || format!("{x:e} / {y:e}: {got:e}, not {want:e}"));
+            }
+        }
+        worst.judge(ulps)
+    }));
+}
+
+#[test]
+fn powers_that_are_products_round_once() {
+    let (name, ulps, range) = FEW_FACTORS;
+    let exact = mpfr::with_int(name);
+    none_of(libraries().iter().filter_map(|library| {
+        let function = library.with_int::<f32>(name);
+        let mut worst = Worst::new::<f32>(library, name);
+        for n in -15..=15 {
+            for x in samples::<f32>(range).step_by(7).chain(special::<f32>()) {
+                let (got, want) = (function(x, n), exact(x.into(), n));
+                worst.add(error(got, want), || format!("{x:e}, {n}: {got:e}, not {:e}", want.high));
             }
         }
         worst.judge(ulps)

@@ -46,6 +46,7 @@ static inline F64 wide(F32 x) { return (F64)x; }
 static inline F32 narrow(F64 x) { return (F32)x; }
 static inline F64 wide_of_int(I32 x) { return (F64)x; }
 static inline M32 narrow_mask(M64 x) { return x; }
+static inline M64 wide_mask(M32 x) { return x; }
 #else
 typedef double F64 __attribute__((ext_vector_type(LANES)));
 typedef uint64_t U64 __attribute__((ext_vector_type(LANES)));
@@ -67,6 +68,7 @@ static inline F64 wide(F32 x) { return __builtin_convertvector(x, F64); }
 static inline F32 narrow(F64 x) { return __builtin_convertvector(x, F32); }
 static inline F64 wide_of_int(I32 x) { return __builtin_convertvector(x, F64); }
 static inline M32 narrow_mask(M64 x) { return __builtin_convertvector(x, M32); }
+static inline M64 wide_mask(M32 x) { return __builtin_convertvector(x, M64); }
 #endif
 
 // a * b + c; on processors without fused multiply-add the product is rounded.
@@ -259,14 +261,16 @@ static inline F64 inverse_root64(F64 x) {
   return fma64(y * e, fma64(e, 0.375, 0.5), y);
 }
 
-// About 1 / sqrt(x), to 2^-10 of it, for positive normal numbers; anything for 0.
+// About 1 / sqrt(x), to 2^-10 of it, for positive normal numbers. The processors' estimates are infinite for 0, 0 for
+// infinity and NaN for negative numbers.
 static inline F32 rough_inverse_root_above32(F32 x) {
 #if defined(TALLY_AVX512) && LANES == 8
   return __builtin_ia32_rsqrt14ps256_mask(x, x, -1);
 #elif defined(TALLY_AVX512) && LANES == 16
   return __builtin_ia32_rsqrt14ps512_mask(x, x, -1);
 #elif defined(TALLY_AVX512)
-  return rough_inverse_root32(x);
+  four32 in = {x, x, x, x};
+  return __builtin_ia32_rsqrt14ss_mask(in, in, in, -1)[0];
 #elif defined(TALLY_FMA) && LANES == 1
   return __builtin_ia32_rsqrtss((four32){x, x, x, x})[0];
 #elif defined(TALLY_FMA) && LANES == 8
@@ -281,6 +285,9 @@ static inline F32 rough_inverse_root_above32(F32 x) {
   return fma32(y * rough, fma32(fma32(rough, 0.3125f, 0.375f), rough, 0.5f), y);
 #endif
 }
+
+// y / -2 of a positive normal number by its bits: processors add integers beside what they multiply.
+static inline F32 minus_half32(F32 y) { return of_bits32(bits32(y) + 0x7f800000); }
 
 static inline F32 inverse_root32(F32 x) {
 #ifdef TALLY_AVX512

@@ -101,5 +101,55 @@ POWER(F32, M32, float, pow, f32, raised32, pow_near32, pow_with_rest32)
 #define WITH_INT(name, bits) name##_near##bits(x, parts_of_int##bits(n), low_bits##bits(n))
 FUNCTION64_WITH_INT(pown, WITH_INT(pown, 64).inside, WITH_INT(pown, 64).result)
 FUNCTION64_WITH_INT(rootn, WITH_INT(rootn, 64).inside, WITH_INT(rootn, 64).result)
-FUNCTION32_WITH_INT(pown, WITH_INT(pown, 32).inside, WITH_INT(pown, 32).result)
+
+// The largest exponent, and its number of bits, for which numbers are multiplied.
+#define MOST_FACTORS 15
+#define FACTOR_BITS 4
+
+// Powers by such integers, as doubles, which round hardly ever and hold what overflows on the way.
+static inline F32 pown_small(F32 x, I32 n) {
+  F64 factor = wide(x), result = 1;
+  U32 count = (U32)(n < 0 ? -n : n);
+#pragma clang loop unroll(full)
+  for (int i = 0; i < FACTOR_BITS; i++) {
+    result = wide_mask((count >> i & 1) != 0) ? result * factor : result;
+    factor *= factor;
+  }
+  if (!ALL(n >= 0))
+    result = wide_mask(n < 0) ? 1 / result : result;
+  return narrow(result);
+}
+
+// A number has the same power in whatever vector it is.
+static inline struct raised32 pown_any(F32 x, I32 n) {
+  M32 small = (n >= -MOST_FACTORS) & (n <= MOST_FACTORS), large = (n < -MOST_FACTORS) | (n > MOST_FACTORS);
+  if (__builtin_expect(ALL(small), 1))
+    return (struct raised32){pown_small(x, n), small};
+  struct raised32 it = WITH_INT(pown, 32);
+  I32 none = 0;
+  if (!ALL(large)) {
+    F32 result = pown_small(x, small ? n : none);
+    it = (struct raised32){small ? result : it.result, small | it.inside};
+  }
+  return it;
+}
+
+CONST double FAR(pown)(double, int32_t);
+#if LANES == 1
+F32 __tally_pown_f32(F32 x, I32 n) {
+  struct raised32 it = pown_any(x, n);
+  return it.inside ? it.result : (F32)FAR(pown)((double)x, n);
+}
+#else
+RARE F32 pown_of_far(F32 x, I32 n, F32 result, M32 is_inside) {
+  for (int i = 0; i < LANES; i++)
+    if (!is_inside[i])
+      result[i] = (float)FAR(pown)((double)x[i], n[i]);
+  return result;
+}
+F32 SHAPED(__tally_pown_f32)(F32 x, I32 n) {
+  struct raised32 it = pown_any(x, n);
+  return __builtin_expect(ALL(it.inside), 1) ? it.result : pown_of_far(x, n, it.result, it.inside);
+}
+#endif
 FUNCTION32_WITH_INT(rootn, WITH_INT(rootn, 32).inside, WITH_INT(rootn, 32).result)

@@ -19,7 +19,19 @@ static inline F32 rsqrt_near_32(F32 x) {
 }
 
 FUNCTION64_OR(rsqrt, (x >= 0x1p-960) & (x <= 0x1p960), rsqrt_near(x), 1 / __builtin_elementwise_sqrt(x))
+#ifdef TALLY_AVX512
+// The estimate has 14 bits, so that a step of the first order is enough, and knows subnormal numbers. 0, infinity and
+// negative numbers have the estimate as their result, and make `e` NaN.
+static inline F32 rsqrt_whole_32(F32 x) {
+  F32 y = rough_inverse_root_above32(x), product = x * y;
+  F32 e = fma32(lost32(x, y, product), y, fma32(product, y, -1));
+  return e < 1 ? fma32(minus_half32(y), e, y) : y;
+}
+
+WHOLE32(rsqrt, rsqrt_whole_32(x))
+#else
 FUNCTION32_OR(rsqrt, (x >= 0x1p-100f) & (x <= 0x1p100f), rsqrt_near_32(x), 1 / __builtin_elementwise_sqrt(x))
+#endif
 #else
 WHOLE64(rsqrt, 1 / __builtin_elementwise_sqrt(x))
 WHOLE32(rsqrt, 1 / __builtin_elementwise_sqrt(x))

@@ -116,7 +116,8 @@ named_enum! {
         FMul = "fmul",
         /// Quotient, correctly rounded.
         FDiv = "fdiv",
-        /// Quotient of normal numbers that is normal, up to one unit in the last place off.
+        /// Quotient up to one unit in the last place off: of floats (`native_divide`; subnormal numbers may count
+        /// as zero), and of doubles that are normal and whose quotient is.
         FDivNear = "fdiv_near",
         /// The smaller number; the other operand if one is NaN.
         FMin = "fmin",
@@ -355,8 +356,8 @@ impl MathOp {
 
     /// Whether the library has a cheaper form of it, for `native_` and `half_` functions.
     pub fn has_native(self) -> bool {
-        use MathOp::{Cos, Exp, Exp2, Exp10, Log, Log2, Log10, Powr, Sin, Tan};
-        matches!(self, Cos | Exp | Exp2 | Exp10 | Log | Log2 | Log10 | Powr | Sin | Tan)
+        use MathOp::{Cos, Exp, Exp2, Exp10, Log, Log2, Log10, Powr, Rsqrt, Sin, Tan};
+        matches!(self, Cos | Exp | Exp2 | Exp10 | Log | Log2 | Log10 | Powr | Rsqrt | Sin | Tan)
     }
 
     /// Whether the library has forms of it for vectors.

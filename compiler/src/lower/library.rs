@@ -41,29 +41,39 @@ impl Body<'_, '_> {
     /// Text of the sums of two products of integers of 16 bits, where vectors have as many components as the
     /// library's forms, and otherwise of one component after the other.
     pub(super) fn pair_dot(&mut self, a: Operand, b: Operand, ty: TypeId) -> String {
-        const NAME: &str = "__tally_pair_dot";
-        let lanes = self.unit.module.types.lanes(ty);
+        self.pieces_or_each(a, b, "__tally_pair_dot", ty)
+    }
+
+    /// Text of a function of two numbers of one type, whose results have that type, for vectors of any length.
+    fn pieces_or_each(&mut self, a: Operand, b: Operand, name: &str, ty: TypeId) -> String {
+        let module = self.unit.module;
+        let lanes = module.types.lanes(ty);
         if lanes.is_multiple_of(MIN_LANES) {
-            return self.library_pieces(&[a, b], NAME, lanes, false, ty);
+            return self.library_pieces(&[a, b], name, lanes, false, ty);
         }
-        self.unit.declare("i32", NAME, "i32, i32");
+        let each = value_type(module, module.types.element(ty));
+        self.unit.declare(&each, name, &format!("{each}, {each}"));
         let (whole, a, b) = (self.value_type(ty), self.operand(a), self.operand(b));
         if lanes == 1 {
-            return format!("call i32 @{NAME}(i32 {a}, i32 {b})");
+            return format!("call {each} @{name}({each} {a}, {each} {b})");
         }
         let mut parts = Vec::new();
         for lane in 0..lanes {
             let [x, y] =
                 [&a, &b].map(|it| self.def(&format!("extractelement {whole} {it}, i32 {lane}")));
-            parts.push(self.def(&format!("call i32 @{NAME}(i32 {x}, i32 {y})")));
+            parts.push(self.def(&format!("call {each} @{name}({each} {x}, {each} {y})")));
         }
         self.assemble(ty, &parts)
     }
 
     /// Text of quotients that need not be rounded correctly; `None` if a division is as good.
     pub(super) fn near_quotient(&mut self, a: Operand, b: Operand, ty: TypeId) -> Option<String> {
+        const FLOATS: &str = "__tally_native_divide_f32";
         let types = &self.unit.module.types;
         let lanes = types.lanes(ty);
+        if types.scalar_bits(ty) == 32 {
+            return Some(self.pieces_or_each(a, b, FLOATS, ty));
+        }
         (types.scalar_bits(ty) == 64 && lanes.is_multiple_of(MIN_LANES))
             .then(|| self.library_pieces(&[a, b], "__tally_near_quotient_f64", lanes, false, ty))
     }

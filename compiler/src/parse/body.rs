@@ -260,6 +260,11 @@ impl<'b, 'a> Body<'b, 'a> {
         self.float_flags = self.float_flags.union(Flags::AFN);
     }
 
+    /// Lets the current instruction multiply by an inverse instead of dividing.
+    pub fn allow_reciprocals(&mut self) {
+        self.float_flags = self.float_flags.union(Flags::ARCP);
+    }
+
     /// Lets the multiplications and additions of the current instruction be fused.
     pub fn allow_contraction(&mut self) {
         self.float_flags = self.float_flags.union(Flags::CONTRACT);

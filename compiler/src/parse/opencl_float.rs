@@ -156,7 +156,6 @@ fn basic(
         Cl::copysign => Some(BinaryOp::CopySign),
         Cl::fmax | Cl::fmax_common => Some(BinaryOp::FMax),
         Cl::fmin | Cl::fmin_common => Some(BinaryOp::FMin),
-        Cl::half_divide | Cl::native_divide => Some(BinaryOp::FDiv),
         _ => None,
     };
     if let Some(op) = binary {
@@ -164,9 +163,13 @@ fn basic(
         return Ok(Some(body.emit(ty, Op::Binary(op, a, b))));
     }
     Ok(Some(match cl {
+        Cl::half_divide | Cl::native_divide => {
+            let (a, b) = (args.like(body, 0, ty)?, args.like(body, 1, ty)?);
+            near_quotient(body, ty, a, b)
+        }
         Cl::half_recip | Cl::native_recip => {
             let (one, a) = (body.splat_float(ty, 1.0), args.value(body, 0)?);
-            body.emit(ty, Op::Binary(BinaryOp::FDiv, one, a))
+            near_quotient(body, ty, one, a)
         }
         Cl::fma => {
             let (a, b) = (args.like(body, 0, ty)?, args.like(body, 1, ty)?);
@@ -216,6 +219,17 @@ fn basic(
         }
         _ => return Ok(None),
     }))
+}
+
+/// A quotient that need not be rounded correctly. That by a constant is a product with its inverse.
+fn near_quotient(body: &mut Body<'_, '_>, ty: TypeId, a: Operand, b: Operand) -> Operand {
+    if matches!(b, Operand::Const(_)) {
+        body.allow_reciprocals();
+        return body.emit(ty, Op::Binary(BinaryOp::FDiv, a, b));
+    }
+    let is_float = body.b.module.types.scalar_bits(ty) == 32;
+    let op = if is_float { BinaryOp::FDivNear } else { BinaryOp::FDiv };
+    body.emit(ty, Op::Binary(op, a, b))
 }
 
 /// The common functions.

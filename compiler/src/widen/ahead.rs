@@ -221,7 +221,9 @@ impl<'a> Finder<'a> {
         let Some(ty) = inst.result.map(|result| self.function.values[result].ty) else {
             return false;
         };
-        use BinaryOp::{Add, And, FAdd, FDiv, FMax, FMin, FMul, FSub, Mul, Or, Shl, Sub, Xor};
+        use BinaryOp::{
+            Add, And, FAdd, FDiv, FDivNear, FMax, FMin, FMul, FSub, Mul, Or, Shl, Sub, Xor,
+        };
         match &inst.op {
             Op::Unary(..) | Op::Ternary(..) | Op::Compare(..) | Op::Select(..) => {
                 numbers && is_number(ty)
@@ -239,6 +241,7 @@ impl<'a> Finder<'a> {
                         | FSub
                         | FMul
                         | FDiv
+                        | FDivNear
                         | FMin
                         | FMax
                 );

@@ -169,7 +169,8 @@ impl Widener<'_> {
             }
             None => {
                 let divisor = self.float_of(division.divisor, is_signed, floats);
-                self.out.value(Op::Binary(BinaryOp::FDivNear, a, divisor), floats)
+                let divide = if is_double { BinaryOp::FDivNear } else { BinaryOp::FDiv };
+                self.out.value(Op::Binary(divide, a, divisor), floats)
             }
         };
         let half = half_of(self, quotient);

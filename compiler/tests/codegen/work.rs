@@ -97,6 +97,65 @@ fn functions_of_vectors_are_in_the_kernels_own_code() {
     }
 }
 
+/// The code of a kernel that computes something of two floats and of two numbers that its items share.
+fn code_of(body: &str) -> String {
+    let (text, _) = optimised(&format!(
+        "kernel void k(global float *p, global const float *q, float u, int n) {{
+           int i = get_global_id(0);
+           float x = p[i], y = q[i];
+           p[i] = {body};
+         }}"
+    ));
+    text
+}
+
+/// An estimate and a step, without a division and without a test whether all numbers are usual.
+#[test]
+fn approximate_roots_and_quotients_are_estimates_and_a_step() {
+    let forms = [
+        ("native_rsqrt(x)", "rsqrt14"),
+        ("half_rsqrt(x)", "rsqrt14"),
+        ("rsqrt(x)", "rsqrt14"),
+        ("native_divide(x, y)", "rcp14"),
+        ("half_divide(x, y)", "rcp14"),
+        ("native_divide(x, u)", "rcp14"),
+        ("native_recip(x)", "rcp14"),
+        ("half_recip(x)", "rcp14"),
+    ];
+    for (body, estimate) in forms {
+        let text = code_of(body);
+        let estimates = format!("@llvm.x86.avx512.{estimate}.ps.512(");
+        assert!(text.contains(&format!("call <16 x float> {estimates}")), "{body}:\n{text}");
+        for slow in ["fdiv <16 x float>", "sqrt.v16f32", "reduce.and.v16"] {
+            assert!(!text.contains(slow), "{slow} in {body}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn an_approximate_quotient_by_a_constant_is_a_product() {
+    for body in ["native_divide(x, 3.0f)", "half_divide(x, 10.0f)"] {
+        let text = code_of(body);
+        assert!(text.contains("fmul"), "{body}:\n{text}");
+        assert!(!text.contains("fdiv") && !text.contains("rcp14"), "{body}:\n{text}");
+    }
+}
+
+/// Exponents that all items share are known to be small where they are constants.
+#[test]
+fn powers_by_small_constants_are_products() {
+    for (body, products) in [("pown(x, 2)", 1), ("pown(x, 3)", 2), ("pown(x, -4)", 2)] {
+        let text = code_of(body);
+        let entry = text.split("@tally_entry").nth(1).expect("an entry");
+        let entry = entry.split("\n}").next().expect("its end");
+        let lookups = entry.matches("permvar").count() + entry.matches("vpermi2var").count();
+        assert_eq!(lookups, 0, "{body}:\n{entry}");
+        let done = entry.matches("fmul <").count();
+        // The remaining items have code of their own; a vector may be computed in two halves.
+        assert!(done <= 2 * products, "{done} products in {body}:\n{entry}");
+    }
+}
+
 /// LLVM has no vector code of its own for these.
 #[test]
 fn conversions_to_small_numbers_saturate_in_vectors() {

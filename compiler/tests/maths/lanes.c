@@ -99,6 +99,18 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
   WITH_SECOND(sincos, type, suffix, V)
 
 ALL_OF(float, f32, F32)
+ONE(native_cos, float, f32, F32)
+ONE(native_exp, float, f32, F32)
+ONE(native_exp2, float, f32, F32)
+ONE(native_exp10, float, f32, F32)
+ONE(native_log, float, f32, F32)
+ONE(native_log2, float, f32, F32)
+ONE(native_log10, float, f32, F32)
+ONE(native_rsqrt, float, f32, F32)
+ONE(native_sin, float, f32, F32)
+ONE(native_tan, float, f32, F32)
+TWO(native_powr, float, f32, F32)
+TWO(native_divide, float, f32, F32)
 #if LANES == 8
 ALL_OF(double, f64, F64)
 #endif

@@ -102,10 +102,10 @@ fn cost(module: &Module, source: &Function, op: &Op) -> Option<usize> {
     Some(match *op {
         Op::Phi(_) | Op::Assume(_) | Op::Address { .. } | Op::Convert(..) => 0,
         Op::Binary(op, a, _) => {
-            use BinaryOp::{FDiv, Mul, SDiv, SRem, UDiv, URem};
+            use BinaryOp::{FDiv, FDivNear, Mul, SDiv, SRem, UDiv, URem};
             lanes(a)
                 * match op {
-                    FDiv | SDiv | SRem | UDiv | URem => DIVISION,
+                    FDiv | FDivNear | SDiv | SRem | UDiv | URem => DIVISION,
                     Mul => PRODUCT,
                     _ => 1,
                 }
