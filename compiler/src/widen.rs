@@ -414,8 +414,10 @@ fn widen_for(
     let room = kernel
         .required_group_size
         .is_none_or(|[row, ..]| row >= 2 * lanes || (joins && row == lanes));
+    // Tiles have as many items in a row as the usual vectors, and gain more.
     if twice
         && room
+        && tiles.is_empty()
         && !together
         && rows == Rows::Whole
         && waits

@@ -2,11 +2,11 @@
 //! Kernels that also have a function for tiles of several rows, since items access memory side by side in two dimensions.
 
 use tally_compiler::ir::Module;
-use tally_compiler::widen::{lanes, widen};
+use tally_compiler::widen::{lanes, widen, widen_twice};
 use tally_compiler_protocol::Form;
 
 use crate::diff::{Input, Random, Run, compare_with, same_in_all};
-use crate::harness::{Grid, Kernel, clang, module, targets, value};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, value};
 use crate::programs::seeds;
 use crate::widen::{int, wide};
 
@@ -163,6 +163,31 @@ fn a_group_is_a_tile() {
                 *it = y * w + x;
             }
             assert_eq!(at, same, "{} {group:?}", target.name);
+        }
+    }
+}
+
+/// A kernel that would also run vectors of twice as many items, since its functions wait for each other, has tiles alone.
+#[test]
+fn chains_of_functions_run_in_tiles() {
+    let text = kernel(
+        "float",
+        "if (x < w && y < h) o[x * h + y] = exp(sin(cos(exp2(a[y * w + x] * 0.25f))));",
+    );
+    let module = wide(&text);
+    let kernel = &module.kernels[0];
+    let widened = widen_twice(&module, kernel, lanes(kernel)).expect("a plain kernel");
+    assert!(!widened.tiles.is_empty() && widened.double.is_none());
+    for target in targets() {
+        let kernel = Kernel::new(&module, "k", &target);
+        let grid = Grid { offset: [0; 3], global: [64, 32, 1], group: [64, 16, 1] };
+        let mut to = vec![-1f32; 64 * 64];
+        let mut from: Vec<f32> = (0..64 * 64).map(|i| i as f32 / 4096.0).collect();
+        kernel.run(grid, vec![buffer(&mut to), buffer(&mut from), value(64i32), value(32i32)]);
+        for (i, &got) in to[..64 * 32].iter().enumerate() {
+            let is = from[i % 32 * 64 + i / 32] * 0.25;
+            let wanted = is.exp2().cos().sin().exp();
+            assert!((got - wanted).abs() < 1e-5 * wanted, "{} {i}: {got}, {wanted}", target.name);
         }
     }
 }
