@@ -25,6 +25,7 @@ mod write;
 
 use std::collections::{HashMap, HashSet};
 
+pub(super) use self::write::{Names, named};
 use self::write::{Writer, Written};
 use super::flow::Flow;
 use super::shape::Shape;

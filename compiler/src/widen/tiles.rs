@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use super::costs::accesses;
 use super::promises::{self, Promises};
 use super::shape::Rows;
-use super::strips;
+use super::strips::{self, Names, named};
 use super::way::Way;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Module, Op,
@@ -166,9 +166,6 @@ struct Builder<'a> {
     /// What differs from row to row.
     varies: HashSet<ValueId>,
 }
-
-/// The values of a row, by those of the kernel.
-type Names = HashMap<ValueId, Operand>;
 
 impl<'a> Builder<'a> {
     fn new(
@@ -419,11 +416,4 @@ fn unconditional(inst: &Inst) -> Inst {
         *inbounds = false;
     }
     new
-}
-
-fn named(names: &Names, operand: Operand) -> Operand {
-    match operand {
-        Operand::Value(value) => names.get(&value).copied().unwrap_or(operand),
-        Operand::Const(_) => operand,
-    }
 }

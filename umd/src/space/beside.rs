@@ -3,7 +3,7 @@
 //!
 //! AMD's processors find a line in their first-level cache by a tag of eight bits, a hash of its linear address. Of two
 //! lines of one set that have the same tag, only one can be found. So arrays whose elements with the same index have the
-//! same tag keep displacing each other, whatever room there is in the cache. The bits that matter are exchanged in pairs:
+//! same tag keep displacing each other, whatever room there is in the cache. Its bits are those of the address, combined in pairs:
 //!
 //! ```text
 //!   tag   16^21  17^22  18^23  19^24  15^20  14^25  13^26

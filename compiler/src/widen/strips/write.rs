@@ -39,9 +39,9 @@ pub(super) struct Writer<'a> {
 }
 
 /// The values of a turn, by those of the loop.
-pub(super) type Names = HashMap<ValueId, Operand>;
+pub(in crate::widen) type Names = HashMap<ValueId, Operand>;
 
-pub(super) fn named(names: &Names, operand: Operand) -> Operand {
+pub(in crate::widen) fn named(names: &Names, operand: Operand) -> Operand {
     match operand {
         Operand::Value(value) => names.get(&value).copied().unwrap_or(operand),
         Operand::Const(_) => operand,
