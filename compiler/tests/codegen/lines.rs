@@ -64,10 +64,44 @@ fn lines_are_not_gathered() {
                     uchar a = in[(int)(i + 2)], b = in[(int)i], c = in[(int)(i + 1)];
                     out[(int)i] = a; out[(int)(i + 1)] = b; out[(int)(i + 2)] = c; }";
     assert_eq!(apart(narrow), (0, 0));
-    // Under a test that most vectors pass whole, which have code of their own.
-    let tested = "kernel void k(global float *out, global const float *in, int n) {
-                    int i = get_global_id(0); if (i < n) out[i] = in[i * 2]; }";
-    assert_eq!(apart(tested), (1, 0));
+    // Under a mask, of which short elements have none on all processors.
+    let masked = |ty: &str| {
+        let reads = reads(ty, 2, &[0]);
+        apart(&reads.replace("s = s", "if (out[i] != 0) s = s"))
+    };
+    for ty in ["int", "float", "double"] {
+        assert_eq!(masked(ty), (0, 0), "{ty}");
+    }
+    for ty in ["char", "ushort"] {
+        assert_eq!(masked(ty), (1, 0), "{ty}");
+    }
+}
+
+/// Items that do not run read nothing, nor are gaps read for them.
+#[test]
+fn lines_under_masks_end_with_the_last_item_that_runs() {
+    let items = 96;
+    for (ty, size) in [("ushort", 2), ("int", 4), ("double", 8)] {
+        for step in 2..=16 / size {
+            let all: Vec<usize> = (0..step).collect();
+            for parts in [&all[..1], &[step - 1, 0]] {
+                for (test, first, last) in [
+                    ("i < 77", 0, 76),
+                    ("i >= 5", 5, items - 1),
+                    ("i % 7 == 3", 3, 94),
+                    ("i > 40 && i % 3 != 1", 41, 95),
+                ] {
+                    let reads =
+                        reads(ty, step, parts).replace("s = s", &format!("if ({test}) s = s"));
+                    let text = reads.replace("in[i *", &format!("in[(i - {first}) *"));
+                    let count = (last - first) * step + parts.iter().max().unwrap() + 1;
+                    let inputs = [numbers(ty, items), numbers(ty, count)];
+                    let context = format!("{parts:?} of {step} {ty} if {test}");
+                    same(&wide(&text), "k", Grid::line(96, 48), &inputs, &context);
+                }
+            }
+        }
+    }
 }
 
 /// Parts of different types, and places that two instructions read.

@@ -7,11 +7,20 @@
 //!   x y z x y z x y z x y z    ──▶    x x x x    y y y y    z z z z
 //! ```
 //!
-//! The gaps are shorter than a page, so they can be read if both their ends can. What is written has to have no gaps.
+//! The gaps are shorter than a page, so they can be read if both their ends can. Under a mask of the items, the vectors
+//! are read under masks that have their elements alone. What is written has to have no gaps, and no mask.
+
+use std::ops::RangeInclusive;
 
 use super::{CHUNK, Chunk, Kind, Part, Writer, is_all};
-use crate::ir::{Access, Inst, Module, Op, Operand, ValueId};
+use crate::ir::{Access, ConstKind, Inst, Module, Op, Operand, ValueId};
+use crate::optimise::is_skipped;
 
+/// The name by which lines under masks are left out.
+const NAME: &str = "masked-lines";
+
+/// Bytes of elements that all processors load under masks.
+const MASKED: RangeInclusive<i64> = 4..=8;
 /// Bytes of the longest vectors.
 const LONGEST: u64 = 64;
 /// The most vectors of a line: picking a part takes one instruction less than there are.
@@ -23,7 +32,8 @@ const WRITTEN: usize = 3;
 pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> usize {
     let size = module.types.size(chunk.element) as i64;
     let (Some(step @ 1..), Some(first)) = (chunk.rows.step, parts.first()) else { return 0 };
-    if !is_all(module, chunk.mask) || step % size != 0 || step <= size {
+    let masks = chunk.kind == Kind::Read && MASKED.contains(&size) && !is_skipped(NAME);
+    if !(is_all(module, chunk.mask) || masks) || step % size != 0 || step <= size {
         return 0;
     }
     let here = |part: &&Part| {
@@ -86,14 +96,24 @@ impl Writer<'_> {
         let step = chunk.rows.step.unwrap_or(0);
         let line = Line::of(size as i64, step, &chunk.parts, chunk.lanes);
         let ty = self.vector(chunk.element, line.each as usize);
+        let reach = |part: &Part| (part.offset - chunk.parts[0].offset) as u64 / size;
         let mut pieces = Vec::new();
         for first in line.pieces() {
             let (at, access) = self.place_in_line(chunk, first * line.size);
-            pieces.push((first, self.value(Op::Load(at, access), ty)));
+            let op = if is_all(self.module, chunk.mask) {
+                Op::Load(at, access)
+            } else {
+                let of_part = |place| chunk.parts.iter().any(|part| reach(part) == place);
+                let elements = first..first + line.each;
+                let item = |at| of_part(at % line.step).then_some((at / line.step) as u32);
+                let mask = self.mask_of_elements(chunk, elements.map(item));
+                Op::MaskedLoad(at, mask, access)
+            };
+            pieces.push((first, self.value(op, ty)));
         }
         let mut results = Vec::new();
         for part in &chunk.parts {
-            let reach = (part.offset - chunk.parts[0].offset) as u64 / size;
+            let reach = reach(part);
             let wanted = (0..u64::from(chunk.lanes)).map(|item| item * line.step + reach);
             let vector = self.picked(&pieces, wanted.collect(), chunk);
             if let Operand::Value(value) = part.value {
@@ -101,6 +121,20 @@ impl Writer<'_> {
             }
         }
         results
+    }
+
+    /// The mask of elements, each of which belongs to an item or to none.
+    fn mask_of_elements(
+        &mut self,
+        chunk: &Chunk,
+        items: impl Iterator<Item = Option<u32>>,
+    ) -> Operand {
+        let (masks, bool) =
+            (self.module.operand_type(self.function, chunk.mask), self.module.types.bool());
+        let none = Operand::Const(self.module.constant(masks, ConstKind::Null));
+        let picks: Vec<Option<u32>> = items.map(|item| Some(item.unwrap_or(chunk.lanes))).collect();
+        let ty = self.vector(bool, picks.len());
+        self.value(Op::Shuffle(chunk.mask, none, picks), ty)
     }
 
     /// A vector of some elements of a line, of which the pieces begin at the given ones.
