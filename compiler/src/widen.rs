@@ -61,6 +61,7 @@ mod searches;
 mod shape;
 mod signs;
 mod steps;
+mod strides;
 mod strips;
 mod sums;
 mod tables;

@@ -12,8 +12,8 @@ use super::refusal::Refusal;
 use super::shape::{Rows, Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op, Operand,
-    PrivateVariable, Type, TypeId, UnaryOp, Uses, ValueId,
+    BinaryOp, BlockId, ConstKind, Definition, ENTRY, Flags, Function, Inst, Loc, Module, Op,
+    Operand, PrivateVariable, Type, TypeId, UnaryOp, Uses, ValueId,
 };
 
 /// The place in the widened function of a value of the original.
@@ -90,6 +90,8 @@ pub(super) struct Widener<'f> {
     pub(super) reach: FxHashMap<ValueId, u64>,
     /// The uses in `from`, once a pass has asked for them.
     pub(super) uses: OnceCell<Uses>,
+    /// The definitions of values in `from`, likewise.
+    pub(super) definitions: OnceCell<Vec<Option<Definition>>>,
 }
 
 impl<'f> Widener<'f> {
@@ -131,6 +133,7 @@ impl<'f> Widener<'f> {
             sums: None,
             reach: FxHashMap::default(),
             uses: OnceCell::new(),
+            definitions: OnceCell::new(),
             remarks: Vec::new(),
         }
     }

@@ -8,10 +8,12 @@
 //! stands in the program, but neighbours do so together. Items that are not in the mask access
 //! no memory, except private variables, which no other item sees.
 
+use super::close::WORD;
 use super::emit::Widener;
 use super::ops::Leaf;
 use super::refusal::Refusal;
 use super::shape::Shape;
+use super::strides::Stride;
 use crate::ir::arena::Id;
 use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Ordering, Terminator, Type, TypeId};
 
@@ -25,6 +27,10 @@ enum Lie {
     /// These, which arithmetic has made: contiguous from this address, or in parts of the vector from each of these, if
     /// the condition holds.
     Computed { places: Operand, firsts: Vec<Operand>, holds: Operand },
+    /// These, which floats have made: they may be close to each other.
+    Close(Operand),
+    /// Places whose distance all items share.
+    Stride(Stride),
     /// All the same, or in no order.
     Apart,
 }
@@ -123,18 +129,21 @@ impl Widener<'_> {
                 let holds = guard.map(|guard| self.out.read(guard.holds));
                 Ok(Lie::Line(self.one(at), holds))
             }
-            // Quotients, remainders and bits of ids often give contiguous addresses, or, if a vector is of several
-            // rows, in each of them. Each item's private memory is separate.
-            Shape::Varying if line && !self.is_private(at) && self.shapes.is_computed(at) => {
+            // Each item's private memory is separate.
+            Shape::Varying if line && !self.is_private(at) => {
+                if let Some(growth) = self.stride(at) {
+                    let places = self.known_places(at)?;
+                    return Ok(Lie::Stride(self.strided(growth, places)));
+                }
+                if !self.shapes.is_computed(at) {
+                    let close = self.shapes.is_placed(at) && size < WORD;
+                    return Ok(if close { Lie::Close(self.known_places(at)?) } else { Lie::Apart });
+                }
+                // Quotients, remainders and bits of ids often give contiguous addresses, or, if a vector is of several
+                // rows, in each of them.
                 let ty = self.type_in(at);
                 let bool = self.out.module.types.bool();
-                let (mut places, mask) = (self.vector(at)?, self.mask_value());
-                // An address may be any where its item does not run. Which items run may be as good as random, and
-                // whether the first does tells nothing.
-                if self.mask.is_some() {
-                    let vector = self.out.type_of(places);
-                    places = self.out.value(Op::Freeze(places), vector);
-                }
+                let (places, mask) = (self.known_places(at)?, self.mask_value());
                 let holds = self.out.value(Op::InLine(places, mask, size, self.part), bool);
                 let firsts = (0..self.out.lanes).step_by(self.part as usize);
                 let first = |lane| self.out.value(Op::Extract(places, vec![lane]), ty);
@@ -142,6 +151,17 @@ impl Widener<'_> {
             }
             _ => Ok(Lie::Apart),
         }
+    }
+
+    /// A vector of addresses of which one is looked at. An address may be any where its item does not run. Which items run
+    /// may be as good as random, and whether the first does tells nothing.
+    fn known_places(&mut self, at: Operand) -> Result<Operand, Refusal> {
+        let places = self.vector(at)?;
+        if self.mask.is_none() {
+            return Ok(places);
+        }
+        let ty = self.out.type_of(places);
+        Ok(self.out.value(Op::Freeze(places), ty))
     }
 
     pub(super) fn is_private(&self, at: Operand) -> bool {
@@ -239,6 +259,8 @@ impl Widener<'_> {
                 |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
                 |this| this.gather_close(places, &leaves, size, access),
             ),
+            Lie::Close(places) => self.gather_close(places, &leaves, size, access),
+            Lie::Stride(stride) => self.load_strided(&stride, &leaves, size, access),
             _ => self.gather_apart(at, &leaves, size, access),
         }
     }
@@ -306,7 +328,7 @@ impl Widener<'_> {
         self.out.effect(op, Default::default());
     }
 
-    fn load_line(
+    pub(super) fn load_line(
         &mut self,
         firsts: &[Operand],
         leaves: &[Leaf],
@@ -449,11 +471,12 @@ impl Widener<'_> {
                 )?;
                 Ok(())
             }
+            Lie::Stride(stride) => self.store_strided(&stride, &values, &leaves, size, access),
             _ => self.scatter(at, &values, &leaves, access),
         }
     }
 
-    fn store_line(
+    pub(super) fn store_line(
         &mut self,
         firsts: &[Operand],
         values: &[Operand],

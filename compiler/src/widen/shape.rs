@@ -10,6 +10,8 @@
 //! is then *guarded*, and code that uses its step has a second path for the other case
 //! ([`guard`](super::guard)).
 
+mod places;
+
 use std::collections::{HashMap, HashSet};
 
 use super::bounds::Bounds;
@@ -79,6 +81,10 @@ pub(super) struct Shapes {
     bounds: Bounds,
     /// Values computed from ids and uniform values by arithmetic alone.
     computed: Vec<bool>,
+    /// Values computed from these and from what floats were converted to.
+    placed: Vec<bool>,
+    /// Addresses of rows of items.
+    apart: Vec<bool>,
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; if by 32,
     /// also after a multiplication, and with a constant added.
     shifted: HashMap<ValueId, (Operand, i64, Product)>,
@@ -116,6 +122,8 @@ impl Shapes {
             small: vec![false; count],
             bounds: Bounds::new(module, function, flow),
             computed: vec![false; count],
+            placed: vec![false; count],
+            apart: vec![false; count],
             shifted: HashMap::new(),
             products: HashMap::new(),
             factor: 1,
@@ -296,105 +304,6 @@ impl Shapes {
             }
             _ => None,
         }
-    }
-
-    /// Takes phis too for computed, whose values all are. An address that a loop moves on is.
-    pub(super) fn follow_phis(&mut self, function: &Function, flow: &Flow) {
-        let phis = || function.blocks.iter().flat_map(|(_, block)| block.phis());
-        let mut trusted: HashSet<ValueId> = phis().filter_map(|phi| phi.result).collect();
-        loop {
-            self.find_computed(function, flow, &trusted);
-            let before = trusted.len();
-            for phi in phis() {
-                let mut all = true;
-                phi.op.for_each_operand(|operand| all &= self.is_computed(operand));
-                if let Some(result) = phi.result.filter(|_| !all) {
-                    trusted.remove(&result);
-                }
-            }
-            if trusted.len() == before {
-                return;
-            }
-        }
-    }
-
-    /// Finds what is computed, if some phis are.
-    fn find_computed(&mut self, function: &Function, flow: &Flow, phis: &HashSet<ValueId>) {
-        for &phi in phis {
-            self.computed[phi.index()] = true;
-        }
-        for node in &flow.order {
-            let Node::Block(block) = *node else { continue };
-            for inst in &function.blocks[block].insts {
-                let Some(result) = inst.result else { continue };
-                let arithmetic = matches!(
-                    inst.op,
-                    Op::Unary(..)
-                        | Op::Binary(..)
-                        | Op::Compare(..)
-                        | Op::Convert(..)
-                        | Op::Select(..)
-                        | Op::Address { .. }
-                        | Op::Shadow(_)
-                );
-                self.readable[result.index()] = matches!(inst.op, Op::Shadow(_));
-                // What floats say is nearly never in line: positions in scaled pictures, cells of noise.
-                let from_float = matches!(
-                    inst.op,
-                    Op::Convert(
-                        ConvertOp::FToS | ConvertOp::FToU | ConvertOp::FToSSat | ConvertOp::FToUSat,
-                        _
-                    )
-                );
-                let arithmetic = arithmetic && !from_float;
-                if phis.contains(&result) {
-                    continue;
-                }
-                let mut computed = self.of(result) != Shape::Varying || arithmetic;
-                if self.of(result) == Shape::Varying {
-                    inst.op.for_each_operand(|operand| computed &= self.is_computed(operand));
-                }
-                self.computed[result.index()] = computed;
-                self.own[result.index()] = match &inst.op {
-                    Op::Address { base: Operand::Value(base), terms, .. } => {
-                        let uniform = |&(index, _): &(Operand, i64)| {
-                            self.at(flow, index, block) == Some(Shape::Uniform)
-                        };
-                        self.own[base.index()] && terms.iter().all(uniform)
-                    }
-                    Op::Convert(ConvertOp::PtrCast, Operand::Value(base)) => self.own[base.index()],
-                    _ => false,
-                };
-            }
-        }
-    }
-
-    /// Whether a value is computed from ids and uniform values by arithmetic alone.
-    pub(super) fn is_computed(&self, operand: Operand) -> bool {
-        match operand {
-            Operand::Const(_) => true,
-            Operand::Value(value) => {
-                self.computed[value.index()]
-                    || (self.home[value.index()].is_none() && self.of(value) != Shape::Varying)
-            }
-        }
-    }
-
-    /// Takes addresses as computed in no way: it is not worth testing whether they happen to be contiguous.
-    pub(super) fn keep_apart(&mut self, addresses: &[ValueId]) {
-        addresses.iter().for_each(|at| self.computed[at.index()] = false);
-    }
-
-    /// Whether an address is one in the items' own variables, with the same offset in all items: that
-    /// memory exists for an item whether the item runs or not.
-    pub(super) fn is_own(&self, operand: Operand) -> bool {
-        matches!(operand, Operand::Value(value) if self.own[value.index()])
-    }
-
-    /// Whether an address may be read for items that do not run.
-    pub(super) fn is_readable(&self, operand: Operand) -> bool {
-        self.is_own(operand)
-            || matches!(operand, Operand::Value(value) if self.readable[value.index()])
     }
 
     /// The shape of a value where it is defined.

@@ -129,3 +129,41 @@ fn words_at_computed_places_may_be_close() {
         assert_eq!(has(ty, "out[i + i / by] = in[i / by]"), [false, false], "{ty}");
     }
 }
+
+/// Bytes and shorts of pictures that are scaled: of some vectors in one block, of others not, up to the last one of the
+/// buffer. Larger elements, and bits of such places, are not looked at.
+#[test]
+fn short_elements_of_scaled_pictures_may_be_close() {
+    let text = |ty: &str, place: &str| {
+        format!(
+            "kernel void k(global int *out, global const {ty} *in, float by, int w) {{
+               int x = get_global_id(0), y = get_global_id(1), s = 7;
+               int p = min((int)floor(x * by + 0.25f), w - 1);
+               if (x % 11 != 5) s = in[y * w + p] * 3 + in[y * w + {place}];
+               out[y * get_global_size(0) + x] = s; }}"
+        )
+    };
+    let looks = |ty: &str, place: &str| {
+        let module = wide(&text(ty, place));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        let text = widened.module.function_text(widened.function).to_string();
+        text.matches("= close ").count()
+    };
+    for ty in ["uchar", "short"] {
+        assert_eq!(looks(ty, "max(p - 1, 0)"), 2);
+        assert_eq!(looks(ty, "(p & 3)"), 1);
+        for (by, w) in [(0.3f32, 29), (1.56, 150), (4.5, 432), (17.0, 1616)] {
+            let inputs = [
+                ints(96 * 3, |_| -1),
+                numbers(ty, 3 * w),
+                Input::Value(by.to_le_bytes().to_vec()),
+                int(w as i32),
+            ];
+            let grid = Grid { offset: [0; 3], global: [96, 3, 1], group: [32, 1, 1] };
+            let context = format!("{ty} by {by}");
+            same(&wide(&text(ty, "max(p - 1, 0)")), "k", grid, &inputs, &context);
+            same(&wide(&text(ty, "(p & 3)")), "k", grid, &inputs, &context);
+        }
+    }
+    assert_eq!(looks("int", "max(p - 1, 0)"), 0);
+}

@@ -65,6 +65,7 @@ mod sizes;
 #[path = "../support/spirv.rs"]
 mod spirv;
 mod stack;
+mod strides;
 mod strips;
 mod sums;
 mod sums_random;
