@@ -178,7 +178,9 @@ impl Widener<'_> {
                 let growth = next(number)?;
                 match constant(by) {
                     Some(by) => growth.times(by),
-                    None if growth.factor.is_none() => Some(Growth { factor: Some(by), ..growth }),
+                    None if (growth.factor, growth.extended) == (None, None) => {
+                        Some(Growth { factor: Some(by), ..growth })
+                    }
                     None => None,
                 }
             }
@@ -321,6 +323,7 @@ impl Widener<'_> {
         let lanes = self.out.lanes;
         let (ty, pointer) = (self.out.vector_of(element), self.out.type_of(first));
         let offset = (u64::from(lanes - 1) * size) as i64;
+        let access = Access { align: access.align.min(size as u32), ..access };
         let second = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
         let second = self.out.value(second, pointer);
         let mask = self.mask;

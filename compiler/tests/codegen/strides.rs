@@ -108,7 +108,10 @@ fn the_last_element_is_the_buffers_last() {
                 .into_iter()
                 .flat_map(|s| [ITEMS, 41].map(|n| (s, n)))
                 .map(|(s, n)| {
-                    let (b, count) = extent(s);
+                    let (b, all) = extent(s);
+                    // What the items that run have, unless they go down from the end.
+                    let runs = if test.is_empty() { ITEMS } else { n };
+                    let count = if s > 0 { s * (runs - 1) + 1 } else { all };
                     let numbers = (0..count * bytes).map(|i| (i * 37 % 101) as u8).collect();
                     let out = ints(ITEMS, |_| -1);
                     let args = vec![out, Input::bytes(numbers), int(s), int(b), int(n)];
