@@ -6,8 +6,8 @@
 //! done here, on the kernel with all calls inlined. The scalar form is left to LLVM.
 //!
 //! ```text
-//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ selects ──▶ unroll ──▶ registers ──▶ words
-//!   ──▶ simplify ──▶ unused ──▶ widen
+//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ selects ──▶ rotate ──▶ invariants
+//!   ──▶ unroll ──▶ registers ──▶ words ──▶ simplify ──▶ unused ──▶ widen
 //! ```
 //!
 //! Each pass takes a function and leaves an equivalent one, so any of them may be skipped:
@@ -20,9 +20,11 @@ mod copies;
 pub(crate) mod cost;
 mod globals;
 mod identities;
+mod invariants;
 pub mod multiples;
 mod registers;
 pub mod rename;
+mod rotate;
 mod selects;
 mod simplify;
 mod slots;
@@ -50,6 +52,10 @@ pub enum Pass {
     Simplify,
     /// Computes both ways of short branches.
     Selects,
+    /// Moves the tests of loops to their ends.
+    Rotate,
+    /// Moves what is the same in each turn of a loop in front of it.
+    Invariants,
     /// Unrolls loops that index private arrays and constant tables.
     Unroll,
     /// Makes numbers of 64 bits shorter of which only 32 count.
@@ -59,11 +65,13 @@ pub enum Pass {
 }
 
 /// The passes in the order in which they run.
-pub const ORDER: [Pass; 9] = [
+pub const ORDER: [Pass; 11] = [
     Pass::Copies,
     Pass::Registers,
     Pass::Simplify,
     Pass::Selects,
+    Pass::Rotate,
+    Pass::Invariants,
     Pass::Unroll,
     // Indices that were variables may be constants by now.
     Pass::Registers,
@@ -80,6 +88,8 @@ impl Pass {
             Pass::Registers | Pass::WrittenRegisters => "registers",
             Pass::Simplify => "simplify",
             Pass::Selects => "selects",
+            Pass::Rotate => "rotate",
+            Pass::Invariants => "invariants",
             Pass::Unroll => "unroll",
             Pass::Words => "words",
             Pass::Unused => "unused",
@@ -97,6 +107,8 @@ impl Pass {
             Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),
             Pass::Selects => selects::run(module, function),
+            Pass::Rotate => rotate::run(module, function),
+            Pass::Invariants => invariants::run(function),
             Pass::Unroll => unroll::run(module, function),
             Pass::Words => words::run(module, function),
             Pass::Unused => unused::run(function),

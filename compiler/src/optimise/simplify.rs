@@ -159,7 +159,7 @@ impl Walk {
 
 /// Whether a value is recomputed behind a wait instead of being saved, as long as its operands are
 /// saved.
-fn is_cheap(op: &Op) -> bool {
+pub(super) fn is_cheap(op: &Op) -> bool {
     use BinaryOp as B;
     use ConvertOp as C;
     match op {

@@ -22,7 +22,7 @@ use super::steps::{Product, keeps_small, shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
-    ValueId, WorkItemQuery,
+    ValueId, WorkItemQuery, definitions,
 };
 
 /// The rows of the groups that a function runs.
@@ -172,10 +172,13 @@ impl Shapes {
         }
         shapes.find_computed(function, flow, &HashSet::new());
         shapes.find_factor(module, function);
+        let definitions = definitions(function);
         let needs = |result: ValueId, extends: Extends, from: Operand| {
             let used = match shapes.of(result) {
                 Shape::Strided { guard, .. } => guard.is_none(),
-                Shape::Varying => promises::is_counted(function, shapes.home[result.index()], from),
+                Shape::Varying => shapes.home[result.index()].is_some_and(|home| {
+                    promises::is_counted(function, flow, &definitions, home, from)
+                }),
                 Shape::Uniform => false,
             };
             used && !shapes.keeps_step(module, extends, from)

@@ -292,6 +292,9 @@ impl Plan {
         let fits = |walks: &[Walk]| {
             let rows = walks.iter().filter(|walk| walk.is_row);
             let turns = rows.map(|walk| kind.of_strip(walk.size)).max()?;
+            if lines.turns(&test).is_some_and(|all| all < turns) {
+                return None;
+            }
             let few = turns as usize * insts <= MAX_STRIP
                 && turns as usize * (body.blocks.len() - 1) <= MAX_STRIP_BLOCKS;
             let checks = match kind {
@@ -623,6 +626,19 @@ impl<'a> Lines<'a> {
         let Op::Phi(arms) = &self.made(Operand::Value(phi))?.op else { return None };
         let first = self.constant(arms.iter().find(|arm| arm.0 != self.latch)?.1)?;
         self.constant(bound)?.checked_sub(first.checked_add(more)?)
+    }
+
+    /// The number of turns, if that is constant and the number grows.
+    fn turns(&self, test: &Test) -> Option<i64> {
+        let (Operand::Value(phi), more) = self.origin(test.number) else { return None };
+        let one_more = match test.stays {
+            CompareOp::SLt | CompareOp::ULt | CompareOp::Ne => 0,
+            CompareOp::SLe | CompareOp::ULe => 1,
+            _ => return None,
+        };
+        // The test follows the first turn.
+        let way = self.way_to(phi, more, test.bound)?.checked_add(one_more + test.step - 1)?;
+        (test.step > 0).then(|| way / test.step + 1)
     }
 
     fn shape(&self, way: &Way, operand: Operand) -> Shape {

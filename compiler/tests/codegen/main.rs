@@ -73,6 +73,7 @@ mod tables;
 mod tiles;
 mod transpose;
 mod uneven;
+mod unoptimised;
 mod untyped;
 mod volatile;
 mod whole;

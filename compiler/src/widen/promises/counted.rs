@@ -12,12 +12,17 @@
 
 use super::{Holds, Makers, Number, Trial, product, signed_bits};
 use crate::ir::arena::Id;
-use crate::ir::{BinaryOp, BlockId, CompareOp, Function, Op, Operand, Terminator, ValueId};
+use crate::ir::{
+    BinaryOp, BlockId, CompareOp, Definition, Function, Op, Operand, Terminator, ValueId,
+};
 use crate::widen::compares::{mirrored, opposite};
 use crate::widen::flow::Flow;
 
 /// The most turns of a loop that may end earlier.
 const MOST_TURNS: u64 = 4096;
+
+/// The most sums and their parts that are looked at for a counter.
+const MOST_PARTS: usize = 9;
 
 /// A phi of a loop's header.
 struct Growth {
@@ -56,15 +61,31 @@ pub(super) fn headers(function: &Function, flow: &Flow) -> Vec<(ValueId, usize)>
     flow.loops.iter().map(|it| it.header).enumerate().flat_map(phis).collect()
 }
 
-/// Whether an operand in a block is counted by a loop of that block alone: each item may walk along a row of its own.
+/// Whether an operand in a block is counted by the smallest loop around that, or a sum or difference with such a number:
+/// each item may walk along a row of its own.
 pub(in crate::widen) fn is_counted(
     function: &Function,
-    block: Option<BlockId>,
+    flow: &Flow,
+    definitions: &[Option<Definition>],
+    block: BlockId,
     operand: Operand,
 ) -> bool {
-    let Some(block) = block.map(|block| (block, &function.blocks[block])) else { return false };
-    block.1.terminator.successors().contains(&block.0)
-        && block.1.phis().any(|phi| phi.result.map(Operand::Value) == Some(operand))
+    let Some(header) = flow.within[block.index()].map(|it| flow.loops[it].header) else {
+        return false;
+    };
+    // Parts of the sum.
+    let mut parts = vec![operand];
+    for _ in 0..MOST_PARTS {
+        let Some(part) = parts.pop() else { break };
+        let Operand::Value(value) = part else { continue };
+        let Some(Definition::Inst(home, index)) = definitions[value.index()] else { continue };
+        match function.blocks[home].insts[index].op {
+            Op::Phi(_) if home == header => return true,
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => parts.extend([a, b]),
+            _ => {}
+        }
+    }
+    false
 }
 
 impl Makers<'_> {
