@@ -6,7 +6,7 @@
 //! done here, on the kernel with all calls inlined. The scalar form is left to LLVM.
 //!
 //! ```text
-//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ selects ──▶ rotate ──▶ invariants
+//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ loads ──▶ selects ──▶ rotate ──▶ invariants
 //!   ──▶ unroll ──▶ registers ──▶ words ──▶ simplify ──▶ unused ──▶ widen
 //! ```
 //!
@@ -21,6 +21,7 @@ pub(crate) mod cost;
 mod globals;
 mod identities;
 mod invariants;
+mod loads;
 pub mod multiples;
 mod registers;
 pub mod rename;
@@ -50,6 +51,8 @@ pub enum Pass {
     WrittenRegisters,
     /// Folds constants and removes redundant computations.
     Simplify,
+    /// Removes loads of what is known.
+    Loads,
     /// Computes both ways of short branches.
     Selects,
     /// Moves the tests of loops to their ends.
@@ -65,10 +68,11 @@ pub enum Pass {
 }
 
 /// The passes in the order in which they run.
-pub const ORDER: [Pass; 11] = [
+pub const ORDER: [Pass; 12] = [
     Pass::Copies,
     Pass::Registers,
     Pass::Simplify,
+    Pass::Loads,
     Pass::Selects,
     Pass::Rotate,
     Pass::Invariants,
@@ -87,6 +91,7 @@ impl Pass {
             Pass::Copies => "copies",
             Pass::Registers | Pass::WrittenRegisters => "registers",
             Pass::Simplify => "simplify",
+            Pass::Loads => "loads",
             Pass::Selects => "selects",
             Pass::Rotate => "rotate",
             Pass::Invariants => "invariants",
@@ -106,6 +111,7 @@ impl Pass {
             Pass::Registers => registers::run(module, function),
             Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),
+            Pass::Loads => loads::run(module, function),
             Pass::Selects => selects::run(module, function),
             Pass::Rotate => rotate::run(module, function),
             Pass::Invariants => invariants::run(function),

@@ -2,11 +2,11 @@
 //! Kernels that clang has not optimised: the passes before widening bring loops, conditions and loads into the form that
 //! clang's optimiser gives them, and what is found in that form is found in these, too.
 
-use tally_compiler::ir::{Dominators, Function, Loops, Module, Op};
+use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op};
 use tally_compiler::optimise;
 use tally_compiler::widen;
 
-use crate::diff::{Run, same_in_all};
+use crate::diff::{Input, Run, same_in_all};
 use crate::harness::{Grid, clang, module};
 use crate::passes::agree_after_each;
 use crate::widen::{int, ints};
@@ -27,6 +27,11 @@ fn passed(text: &str) -> Function {
     let (_, mut function) = optimise::inlined(&module, &kernel, LIMIT).expect("it is small");
     optimise::passes().for_each(|pass| pass.run(&mut module, &mut function));
     function
+}
+
+fn count(function: &Function, is: impl Fn(&Inst) -> bool) -> usize {
+    let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    insts.filter(|inst| is(inst)).count()
 }
 
 /// Bodies with loops of all forms.
@@ -111,8 +116,46 @@ fn rows_are_loaded_in_strips() {
     // Where a row begins is not made of ids and arguments alone.
     assert_eq!(apart_in_strips(&sum.replace("i * n", "i * n + n / 4")), None);
     assert_eq!(apart_in_strips(&sum.replace("i * n", "(i * n - n)")), Some(0));
+    // The second load is the first one.
+    let most = sum.replace("s += in[i * n + k]", "if (in[i * n + k] > s) s = in[i * n + k]");
+    assert_eq!(apart_in_strips(&most), Some(0));
     // Fewer turns than a strip has.
     let few = sum.replace("k < n", "k < 9").replace("float", "uchar");
     assert_eq!(apart_in_strips(&few.replace("k < 9", "k < 70")), Some(0));
     assert_eq!(apart_in_strips(&few), None);
+}
+
+/// Loads that are known, each with the number that is left, and some that are not.
+const LOADS: [(&str, usize); 12] = [
+    ("int x = p[i], y = p[i]; s = x * 3 + y;", 1),
+    ("s = p[i]; if (p[i] > 5) s += p[i];", 1),
+    ("if (p[i] > 5) s = p[i]; else s = p[i] * 3;", 1),
+    ("p[i] = s * 3; s = p[i];", 0),
+    // Loads for what was stored through another pointer, in a loop, or behind where ways meet.
+    ("s = p[i]; q[i] = 7; s += p[i];", 2),
+    ("s = p[i]; l[i & 7] = 7; s += p[i];", 1),
+    ("s = c[i & 3]; q[i] = 7; s += c[i & 3];", 1),
+    ("s = p[i]; barrier(CLK_GLOBAL_MEM_FENCE); s += p[i];", 2),
+    ("if (s & 1) q[i] = 7; s = p[i]; if (s & 2) q[i] = 9; s += p[i];", 2),
+    ("s = p[i]; atomic_inc(q + i); s += p[i];", 2),
+    ("if (s & 1) s = p[i]; else s = p[i] * 5;", 2),
+    ("s = p[i]; s += ((volatile global int *)p)[i];", 2),
+];
+
+#[test]
+fn loads_of_what_is_known_are_removed() {
+    let kernel = |(number, (body, _)): (usize, (&str, usize))| {
+        format!(
+            "kernel void loads{number}(global int *p, global int *q, constant int *c, local int *l) {{
+               int i = get_global_id(0), s = i; {body} p[i] = s; }}"
+        )
+    };
+    for (number, (body, left)) in LOADS.into_iter().enumerate() {
+        let text = kernel((number, (body, left)));
+        let loads = |inst: &Inst| matches!(inst.op, Op::Load(..));
+        assert_eq!(count(&passed(&text), loads), left, "{body}");
+        let args =
+            [ints(48, |i| i * 37 % 11), ints(48, |i| i), ints(4, |i| i * 5), Input::Local(64)];
+        same_in_all(&plain(&text), &format!("loads{number}"), &[(ROW, args.to_vec())]);
+    }
 }
