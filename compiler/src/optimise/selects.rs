@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes choices of short branches: both ways are computed, and a phi becomes a selection.
+//! Makes choices of short branches: both ways are computed, and a phi becomes a selection. Two branches with a way in
+//! common become one.
 //!
 //! ```text
 //!   if (c == '(') d++; else if (c == ')') d--;      d = c == ')' ? d - 1 : c == '(' ? d + 1 : d
@@ -26,6 +27,12 @@ const MOST_WAYS: usize = 5;
 /// The most phis where the ways meet.
 const MOST_PHIS: usize = 4;
 
+/// The most instructions between two conditions that become one.
+const MOST_BETWEEN: usize = 4;
+
+/// The most blocks of no instructions on a way.
+const MOST_EMPTY: usize = 8;
+
 /// The most rounds: what was a choice in one is an instruction of another one's way in the next.
 const MOST_ROUNDS: usize = 8;
 
@@ -35,6 +42,10 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
         let predecessors = function.predecessors();
         let mut any = false;
         for id in function.blocks.ids() {
+            if let Some(both) = Both::of(function, &predecessors, id) {
+                both.write(module, function);
+                any = true;
+            }
             // Choices that were made before in this round leave blocks with fewer predecessors than these.
             if let Some(choice) = Choice::of(module, function, &predecessors, id) {
                 choice.write(module, function);
@@ -48,6 +59,151 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
         drop_single_phis(function);
         blocks::join_chains(function);
     }
+}
+
+/// Two branches, the second behind the first alone, that have one way in common:
+///
+/// ```text
+///   if (x < 1) return; if (x >= w - 1) return;      if (x < 1 || x >= w - 1) return;
+/// ```
+struct Both {
+    from: BlockId,
+    second: BlockId,
+    /// The way in common, as it is called in the first branch and in the second one, and the latter's other way.
+    common: [BlockId; 2],
+    other: BlockId,
+}
+
+impl Both {
+    fn of(function: &Function, predecessors: &[Vec<BlockId>], from: BlockId) -> Option<Self> {
+        let &Terminator::CondBranch(_, yes, no) = &function.blocks[from].terminator else {
+            return None;
+        };
+        // Where a way of a branch leads, and from which block: there may be blocks of no instructions on it.
+        let goal = |mut way: BlockId, mut from: BlockId| {
+            for _ in 0..MOST_EMPTY {
+                match function.blocks[way].terminator {
+                    Terminator::Branch(next) if function.blocks[way].insts.is_empty() => {
+                        (way, from) = (next, way);
+                    }
+                    _ => break,
+                }
+            }
+            (way, from)
+        };
+        let of = |first: BlockId, second: BlockId| {
+            let block = &function.blocks[second];
+            let &Terminator::CondBranch(_, yes, no) = &block.terminator else { return None };
+            let few = block.insts.len() <= MOST_BETWEEN;
+            let cheap = block.insts.iter().all(|inst| is_cheap(&inst.op));
+            let alone = second != from && predecessors[second.index()] == [from];
+            if first == second || yes == no || !few || !cheap || !alone {
+                return None;
+            }
+            let (met, one) = goal(first, from);
+            let meets = |way: BlockId| {
+                let (next, two) = goal(way, second);
+                let same = |inst: &Inst| match &inst.op {
+                    Op::Phi(arms) => {
+                        let of = |way| arms.iter().find(|arm| arm.0 == way).map(|arm| arm.1);
+                        of(one) == of(two)
+                    }
+                    _ => false,
+                };
+                next == met && function.blocks[met].phis().all(same)
+            };
+            let (last, other) = match (meets(yes), meets(no)) {
+                (true, false) => (yes, no),
+                (false, true) => (no, yes),
+                _ => return None,
+            };
+            let apart = ![first, second, from].contains(&other);
+            apart.then_some(Self { from, second, common: [first, last], other })
+        };
+        of(no, yes).or_else(|| of(yes, no))
+    }
+
+    fn write(self, module: &mut Module, function: &mut Function) {
+        let Self { from, second, common: [common, last], other } = self;
+        let behind = &mut function.blocks[second];
+        let mut insts = std::mem::take(&mut behind.insts);
+        let end = std::mem::replace(&mut behind.terminator, Terminator::Unreachable);
+        let (
+            &Terminator::CondBranch(first, yes, _),
+            Terminator::CondBranch(condition, second_yes, _),
+        ) = (&function.blocks[from].terminator, end)
+        else {
+            return;
+        };
+        let bool = module.types.bool();
+        let (mut first, mut condition) = (first, condition);
+        let (mut leaves, mut second_leaves) = (yes == common, second_yes == last);
+        // Two conditions that must hold are what others know best.
+        if leaves != second_leaves {
+            let turned = if leaves { &mut first } else { &mut condition };
+            if let Some(op) = opposite(module, function, from, &insts, *turned) {
+                let result = function.new_value(bool);
+                let loc = function.blocks[from].loc;
+                insts.push(Inst { result: Some(result), op, flags: Default::default(), loc });
+                *turned = Operand::Value(result);
+                (leaves, second_leaves) = (false, false);
+            }
+        }
+        let fixed = Operand::Const(module.const_int(bool, u64::from(second_leaves)));
+        // Where the first condition leads to the common way, the second one does not matter.
+        let op = if leaves {
+            Op::Select(first, fixed, condition)
+        } else {
+            Op::Select(first, condition, fixed)
+        };
+        let result = function.new_value(bool);
+        let loc = function.blocks[from].loc;
+        insts.push(Inst { result: Some(result), op, flags: Default::default(), loc });
+        let (yes, no) = if second_leaves { (common, other) } else { (other, common) };
+        let block = &mut function.blocks[from];
+        block.insts.append(&mut insts);
+        block.terminator = Terminator::CondBranch(Operand::Value(result), yes, no);
+        for (way, left) in [(last, true), (other, false)] {
+            for inst in &mut function.blocks[way].insts {
+                let Op::Phi(arms) = &mut inst.op else { break };
+                if left {
+                    arms.retain(|arm| arm.0 != second);
+                } else {
+                    arms.iter_mut().filter(|arm| arm.0 == second).for_each(|arm| arm.0 = from);
+                    arms.sort_by_key(|&(block, _)| block);
+                }
+            }
+        }
+    }
+}
+
+/// The opposite of a comparison of integers that a block makes, or some instructions do.
+fn opposite(
+    module: &Module,
+    function: &Function,
+    block: BlockId,
+    insts: &[Inst],
+    condition: Operand,
+) -> Option<Op> {
+    use CompareOp::{Eq, Ne, SGe, SGt, SLe, SLt, UGe, UGt, ULe, ULt};
+    let made = |inst: &&Inst| inst.result.map(Operand::Value) == Some(condition);
+    let inst = insts.iter().chain(&function.blocks[block].insts).find(made)?;
+    let Op::Compare(op, a, b) = inst.op else { return None };
+    let Type::Int(_) = module.types[module.operand_type(function, a)] else { return None };
+    let op = match op {
+        Eq => Ne,
+        Ne => Eq,
+        SLt => SGe,
+        SLe => SGt,
+        SGt => SLe,
+        SGe => SLt,
+        ULt => UGe,
+        ULe => UGt,
+        UGt => ULe,
+        UGe => ULt,
+        _ => return None,
+    };
+    Some(Op::Compare(op, a, b))
 }
 
 /// A branch whose ways meet at once.

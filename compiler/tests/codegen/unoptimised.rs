@@ -2,7 +2,7 @@
 //! Kernels that clang has not optimised: the passes before widening bring loops, conditions and loads into the form that
 //! clang's optimiser gives them, and what is found in that form is found in these, too.
 
-use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op};
+use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op, Terminator};
 use tally_compiler::optimise;
 use tally_compiler::widen;
 
@@ -157,5 +157,37 @@ fn loads_of_what_is_known_are_removed() {
         let args =
             [ints(48, |i| i * 37 % 11), ints(48, |i| i), ints(4, |i| i * 5), Input::Local(64)];
         same_in_all(&plain(&text), &format!("loads{number}"), &[(ROW, args.to_vec())]);
+    }
+}
+
+/// Conditions, and the branches that are left of them.
+const CONDITIONS: [(&str, usize); 8] = [
+    ("if (s < 3) return; if (s > 40) return; out[i] = n;", 1),
+    ("if (s < 3 || s > 40 || n == 5) return; out[i] = n;", 1),
+    ("if (s > 3) if (s < 40) if (n != 5) out[i] = n;", 1),
+    ("if (s > 3) { if (s > 40) return; out[i] = n; }", 1),
+    ("if (s < 3) return; if (s < 40) out[i] = n;", 1),
+    // One way does something else, or what is between is long, or has an effect.
+    ("if (s < 3) { out[i] = 1; return; } if (s > 40) return; out[i] = n;", 2),
+    ("if (s < 3) return; if (in[i] > 40) return; out[i] = n;", 2),
+    ("if (s < 3) return; out[i] = 5; if (n > 9) return; out[i] = n;", 2),
+];
+
+#[test]
+fn conditions_with_a_way_in_common_are_one() {
+    for (number, (body, left)) in CONDITIONS.into_iter().enumerate() {
+        let name = format!("ways{number}");
+        let text = format!(
+            "kernel void {name}(global int *out, global const int *in, int n) {{
+               int i = get_global_id(0), s = i; {body} }}"
+        );
+        let function = passed(&text);
+        let ends = function.blocks.iter().map(|(_, block)| &block.terminator);
+        let branches = ends.filter(|end| matches!(end, Terminator::CondBranch(..))).count();
+        assert_eq!(branches, left, "{body}");
+        let run = |n| -> Run { (ROW, vec![ints(48, |_| 0), ints(48, |i| i * 37 % 61), int(n)]) };
+        let runs = [5, 6, 12].map(run);
+        agree_after_each(&plain(&text), &name, &runs).unwrap_or_else(|how| panic!("{body}: {how}"));
+        same_in_all(&plain(&text), &name, &runs);
     }
 }
