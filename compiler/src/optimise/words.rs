@@ -13,7 +13,8 @@
 //! ```
 //!
 //! The left form wraps around at 2^64 for all that its types say, and what the right one counts has bounds
-//! ([`promises`](crate::widen)). So such numbers become numbers of 32 bits where a phi is among them.
+//! ([`promises`](crate::widen)). So such numbers become numbers of 32 bits where a phi is among them, or where an extended
+//! number of 32 bits is a part, as in code that was not optimised: `i = (i32) (sext i + size)`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,9 +29,11 @@ use crate::ir::{
 pub(super) fn run(module: &mut Module, function: &mut Function) {
     let is_wide = |inst: &Inst| {
         let wide = |result: ValueId| module.types[function.values[result].ty] == Type::Int(64);
-        matches!(inst.op, Op::Phi(_)) && inst.result.is_some_and(wide)
+        let is_begun =
+            matches!(inst.op, Op::Phi(_) | Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, _));
+        is_begun && inst.result.is_some_and(wide)
     };
-    if !function.blocks.iter().any(|(_, block)| block.phis().any(is_wide)) {
+    if !function.blocks.iter().any(|(_, block)| block.insts.iter().any(is_wide)) {
         return;
     }
     let found = Finder::new(module, function).find();
@@ -95,7 +98,7 @@ impl<'a> Finder<'a> {
         self.module.types[self.function.values[value].ty] == Type::Int(64)
     }
 
-    /// The values that can be shorter, and hang together with a phi.
+    /// The values that can be shorter, and hang together with a phi or a sum with an extended number.
     fn find(&self) -> HashSet<ValueId> {
         let insts = || self.function.blocks.iter().flat_map(|(_, block)| &block.insts);
         let made = insts().filter(|inst| !parts(&inst.op).is_empty());
@@ -111,9 +114,12 @@ impl<'a> Finder<'a> {
                 found.remove(value);
             });
         }
-        let phis = self.function.blocks.iter().flat_map(|(_, block)| block.phis());
-        let mut work: Vec<ValueId> =
-            phis.filter_map(|phi| phi.result).filter(|it| found.contains(it)).collect();
+        let begins = |value: &&ValueId| match self.made(**value) {
+            Some(Op::Phi(_)) => true,
+            Some(op) => parts(op).into_iter().any(|part| self.is_extended(part)),
+            None => false,
+        };
+        let mut work: Vec<ValueId> = found.iter().filter(begins).copied().collect();
         let mut kept: HashSet<ValueId> = HashSet::new();
         while let Some(value) = work.pop() {
             if kept.insert(value) {
@@ -127,6 +133,15 @@ impl<'a> Finder<'a> {
             }
         }
         kept
+    }
+
+    /// Whether an operand is a number of 32 bits with its sign, or with zeros.
+    fn is_extended(&self, operand: Operand) -> bool {
+        let Operand::Value(value) = operand else { return false };
+        let Some(&Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, from)) = self.made(value) else {
+            return false;
+        };
+        self.module.types[self.module.operand_type(self.function, from)] == Type::Int(32)
     }
 
     fn made(&self, value: ValueId) -> Option<&'a Op> {

@@ -125,6 +125,20 @@ fn rows_are_loaded_in_strips() {
     assert_eq!(apart_in_strips(&few), None);
 }
 
+#[test]
+fn items_that_stride_through_a_buffer_do_not_gather() {
+    let module = plain(
+        "kernel void stride(global float *out, global const float *in, int n) {
+           for (int i = get_global_id(0); i < n; i += get_global_size(0)) out[i] = in[i] * 3; }",
+    );
+    let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let apart = |inst: &Inst| matches!(inst.op, Op::Gather(..) | Op::Scatter(..));
+    assert_eq!(count(function, apart), 0);
+    let run = |n| -> Run { (ROW, vec![ints(200, |_| 0), ints(200, |i| i * 37), int(n)]) };
+    same_in_all(&module, "stride", &[0, 5, 48, 49, 111, 200].map(run));
+}
+
 /// Loads that are known, each with the number that is left, and some that are not.
 const LOADS: [(&str, usize); 12] = [
     ("int x = p[i], y = p[i]; s = x * 3 + y;", 1),
