@@ -11,6 +11,11 @@ pub(super) const MAX_TURNS: usize = 65;
 /// has 250, takes 2.3 ms instead of 2.8 if clang has not unrolled its loops.
 pub(super) const MAX_UNROLLED: usize = 2048;
 
+/// The numbers of instructions and of turns up to which a loop is unrolled in any case, as C compilers do when they
+/// optimise. Loops of more turns may load much, and prefetch what later vectors load.
+pub(super) const MAX_SHORT: usize = 150;
+pub(super) const MAX_SHORT_TURNS: usize = 16;
+
 /// The maximum number of instructions of all unrolled loops of a kernel: three large ones. Code of this
 /// size takes LLVM a second for each width.
 pub(super) const MAX_UNROLLED_IN_ALL: usize = 6144;

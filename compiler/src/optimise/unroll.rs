@@ -21,7 +21,9 @@
 use std::collections::HashMap;
 
 use super::blocks::remove_unreachable;
-use super::cost::{MAX_ELEMENTS_BYTES, MAX_TURNS, MAX_UNROLLED, MAX_UNROLLED_IN_ALL};
+use super::cost::{
+    MAX_ELEMENTS_BYTES, MAX_SHORT, MAX_SHORT_TURNS, MAX_TURNS, MAX_UNROLLED, MAX_UNROLLED_IN_ALL,
+};
 use super::simplify;
 use crate::ir::eval::apply;
 use crate::ir::{
@@ -54,7 +56,10 @@ fn unroll_one(module: &mut Module, function: &mut Function, limit: usize) -> Opt
         let mut turns = Turns::new(module, function, &loops, &plan);
         let Some(count) = turns.count() else { continue };
         let weight = count * turns.weight();
-        if weight <= limit && (plan.runs_once(count) || turns.fixes_something()) {
+        let is_short =
+            weight <= MAX_SHORT && count <= MAX_SHORT_TURNS && plan.is_innermost(&loops, index);
+        let gains = plan.runs_once(count) || is_short || turns.fixes_something();
+        if weight <= limit && gains {
             unroll(function, &plan, count);
             return Some(weight.max(1));
         }
@@ -103,6 +108,11 @@ impl<'a> Plan<'a> {
         };
         let simple = inside(stay) && every && !it.blocks.iter().any(waits);
         simple.then_some(Self { it, entry, latch, last, stay, leave })
+    }
+
+    /// Whether there is no loop within this one, of that number.
+    fn is_innermost(&self, loops: &Loops, index: usize) -> bool {
+        self.it.blocks.iter().all(|block| loops.within[block.index()] == Some(index))
     }
 
     /// Whether no block runs twice, but the test in front of the body, if the exit is passed so often.
@@ -328,7 +338,11 @@ impl<'a> Turns<'a> {
                 Some((turn.wrapping_sub(less), item.wrapping_sub(others)))
             }
             Op::Binary(op @ (BinaryOp::Mul | BinaryOp::Shl), a, b) => {
-                let ((turn, item), by) = (steps(*a)?, constant(*b)?);
+                let (turn, item) = steps(*a)?;
+                if (turn, item) == (0, 0) && steps(*b)? == (0, 0) {
+                    return Some((0, 0));
+                }
+                let by = constant(*b)?;
                 let by = match op {
                     BinaryOp::Mul => by,
                     _ => 1i64.checked_shl(by.try_into().ok()?)?,

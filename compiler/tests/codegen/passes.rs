@@ -365,19 +365,23 @@ fn loops_left(body: &str) -> usize {
 #[test]
 fn loops_without_gain_or_bound_are_left() {
     // `a` is too large for values; `b` is not.
-    assert_eq!(loops_left("for (int i = 0; i < 4; i++) a[i] = i;"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 60; i++) a[i] = n * i ^ n;"), 1);
     assert_eq!(loops_left("int b[4]; for (int i = 0; i < 4; i++) b[i] = i; p[2] = b[1];"), 0);
     assert_eq!(loops_left("int b[4]; for (int i = 0; i < n; i++) b[i] = i; p[2] = b[1];"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += table[i];"), 0);
-    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 60; i++) p[i] += i;"), 1);
+    // Short ones are their turns, but for those that others are in.
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 0);
+    let inner = "for (int i = 0; i < 4; i++) for (int k = 0; k < n; k++) p[k] += i;";
+    assert_eq!(loops_left(inner), 2);
     assert_eq!(loops_left("for (int i = 0; i < 1; i++) p[n] += 1;"), 0);
-    assert_eq!(loops_left("for (int i = 0; i < 2; i++) p[n] += 1;"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 60; i++) p[n] += 1;"), 1);
     assert_eq!(loops_left("int i = 0; do p[n] += 1; while (++i < 1);"), 0);
-    assert_eq!(loops_left("int i = 0; do p[n] += 1; while (++i < 2);"), 1);
+    assert_eq!(loops_left("int i = 0; do p[n] += 1; while (++i < 60);"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 1; i++) { barrier(1); p[n] += 1; }"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / 3.0f);"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(i / (float)n);"), 0);
-    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += exp(p[i] / (float)n);"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 60; i++) p[i] += exp(p[i] / (float)n);"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) { l[i] = table[i]; barrier(1); }"), 1);
     assert_eq!(loops_left("int b[99]; for (int i = 0; i < 99; i++) b[i] = i; p[2] = b[n & 1];"), 1);
     assert_eq!(

@@ -264,7 +264,7 @@ fn bytes_are_counted() {
                int s = 1;
                #pragma clang loop unroll(disable)
                for (long k = {first}; k != {last}; k += {step})
-                 s = s * 3 + *(global const int *)(row + k);
+                 s = (s ^ s << 7 ^ (s & 99) ^ s >> 3) * 3 + (s >> 9) + *(global const int *)(row + k);
                out[i] = s;
              }}"
         );
