@@ -44,6 +44,7 @@ mod guard;
 mod images;
 mod joins;
 mod known;
+mod late;
 mod latency;
 mod layout;
 mod matrix;
@@ -533,6 +534,9 @@ fn without_masks(
         way = split;
     }
     if whole::run(module, source, &way) {
+        way = Way::new(module, source, Rows::Whole, steps)?;
+    }
+    if late::run(module, source, &way) {
         way = Way::new(module, source, Rows::Whole, steps)?;
     }
     if let Some(apart) = strips::run(module, source, &way) {

@@ -63,7 +63,7 @@
 //! | `TALLY_COMPILER_MEMORY` | MiB | address space of the compiler process; default 8192 |
 //! | `TALLY_COMPILER_TIME` | seconds | processor time of one build, for each processor; default 120 |
 //! | `TALLY_LANES` | 1, 8, 16, 32 | work-items of a vector; 1 means no widening. Default: the compiler chooses ([compiler/docs/widening.md](../compiler/docs/widening.md)) |
-//! | `TALLY_SKIP_PASSES` | names, with commas | passes before widening that are left out, to find what one does: `copies`, `registers`, `simplify`, `selects`, `unroll`, `unused`, `layout`, `edges`, `whole`, `strips`, `atomics`, `rows`, `ahead` ([compiler/docs/before-widening.md](../compiler/docs/before-widening.md)) |
+//! | `TALLY_SKIP_PASSES` | names, with commas | passes before widening that are left out, to find what one does: `copies`, `registers`, `simplify`, `selects`, `unroll`, `unused`, `layout`, `edges`, `whole`, `late`, `strips`, `atomics`, `rows`, `ahead` ([compiler/docs/before-widening.md](../compiler/docs/before-widening.md)) |
 //!
 //! The cache of kernels serves all processes of the user. Its key is all that code depends on: SPIR-V, flags, constants, links, the processor's features, the compiler's build. `tally-info` says where it is and how full, and `TALLY_LOG=info` says where it is. A folder or file that is not the user's own, or that others may write to, is not used; one that is damaged, full or read-only costs the cache and nothing else. Remove the folder to empty it.
 //!

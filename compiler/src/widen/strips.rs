@@ -100,6 +100,17 @@ pub(super) fn rows(module: &Module, function: &Function, way: &Way) -> HashSet<(
     plans(module, function, way).iter().flat_map(Plan::rows).collect()
 }
 
+/// The blocks of loops that are taken in strips, but for those that begin one.
+pub(super) fn inner(module: &Module, function: &Function, way: &Way) -> HashSet<BlockId> {
+    let plans = plans(module, function, way).into_iter();
+    let taken = plans.filter(|plan| way.flow.leader[plan.body.header.index()] == ENTRY);
+    let others = |plan: Plan| {
+        let Body { blocks, header, .. } = plan.body;
+        blocks.into_iter().filter(move |&id| id != header)
+    };
+    taken.flat_map(others).collect()
+}
+
 /// By how many bytes the addresses of loads and stores move in each turn of the loop that a block begins, as far as that is
 /// known. Of loops with one way in and one out, at their end.
 pub(super) fn moves(

@@ -36,6 +36,7 @@ mod harness;
 mod images;
 mod joined;
 mod kernels;
+mod late;
 mod latency;
 mod lines;
 mod lsc;
