@@ -374,6 +374,7 @@ fn loops_without_gain_or_bound_are_left() {
     assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 0);
     let inner = "for (int i = 0; i < 4; i++) for (int k = 0; k < n; k++) p[k] += i;";
     assert_eq!(loops_left(inner), 2);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) atomic_add(p + i, n);"), 1);
     assert_eq!(loops_left("for (int i = 0; i < 1; i++) p[n] += 1;"), 0);
     assert_eq!(loops_left("for (int i = 0; i < 60; i++) p[n] += 1;"), 1);
     assert_eq!(loops_left("int i = 0; do p[n] += 1; while (++i < 1);"), 0);
