@@ -117,7 +117,7 @@ struct Plan {
 
 impl Plan {
     /// Whether a turn takes longer than a few loads and stores of neighbours. Sums of columns, which do not, took 1.5
-    /// times as long without the store: then the processor reads further ahead, in more rows.
+    /// times as long without the store: perhaps the processor then reads further ahead, in more rows.
     fn gains(&self, module: &Module, way: &Way) -> bool {
         let is_slow = |at: Operand, bytes: u64| match at {
             Operand::Const(_) => false,
