@@ -47,6 +47,7 @@ mod known;
 mod late;
 mod latency;
 mod layout;
+mod lookups;
 mod matrix;
 mod memory;
 mod names;
@@ -397,6 +398,7 @@ fn widen_for(
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, mut function) = widener.out.finish()?;
         transpose::run(&mut module, &mut function);
+        lookups::run(&mut module, &mut function);
         if kernel.facts.watch.is_none() {
             ahead::run(&mut module, &mut function);
         }

@@ -13,8 +13,8 @@
 use super::flow::{Flow, Node};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, Type, TypeId,
-    WorkItemQuery,
+    BinaryOp, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, Type,
+    TypeId, WorkItemQuery,
 };
 
 /// The most items of a group, and those of a vector's items that may not exist.
@@ -27,9 +27,28 @@ pub(super) struct Bounds(Vec<Option<u64>>);
 
 impl Bounds {
     pub(super) fn new(module: &Module, function: &Function, flow: &Flow) -> Self {
+        Self::of_blocks(
+            module,
+            function,
+            flow.order.iter().filter_map(|node| match node {
+                Node::Block(block) => Some(*block),
+                _ => None,
+            }),
+        )
+    }
+
+    /// Those of a function whose values are defined in the order of its blocks; of others, less is known.
+    pub(super) fn in_order(module: &Module, function: &Function) -> Self {
+        Self::of_blocks(module, function, function.blocks.iter().map(|(block, _)| block))
+    }
+
+    fn of_blocks(
+        module: &Module,
+        function: &Function,
+        blocks: impl Iterator<Item = BlockId>,
+    ) -> Self {
         let mut bounds = Self(vec![None; function.values.len()]);
-        for node in &flow.order {
-            let Node::Block(block) = *node else { continue };
+        for block in blocks {
             for inst in &function.blocks[block].insts {
                 let Some(result) = inst.result else { continue };
                 let Some(bits) = bits(module, function.values[result].ty) else { continue };
@@ -116,7 +135,7 @@ impl Bounds {
             Op::Select(_, a, b) => greatest(&[*a, *b]),
             Op::Phi(arms) => greatest(&arms.iter().map(|arm| arm.1).collect::<Vec<_>>()),
             Op::Construct(parts) => greatest(parts),
-            Op::Extract(a, _) => most(*a),
+            Op::Extract(a, _) | Op::Splat(a) => most(*a),
             _ => None,
         }
     }

@@ -18,9 +18,9 @@ use super::shape::Shape;
 use crate::ir::{Access, AddressSpace, BinaryOp, ConvertOp, Op, Operand, Type, TypeId};
 
 /// The most bytes of a table.
-const MOST: u64 = 256;
+pub(super) const MOST: u64 = 256;
 /// Bytes of the fewest that are loaded.
-const LEAST: u64 = 64;
+pub(super) const LEAST: u64 = 64;
 
 /// A table, and each item's place in it.
 struct Table {

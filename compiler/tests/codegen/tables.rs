@@ -69,7 +69,9 @@ fn indices_of_few_bits_are_looked_up() {
         let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
         widened.module.function_text(widened.function).to_string().contains("look_up")
     };
-    for index in ["in[i]", "in[i] & 15", "(in[i] << 3 | in[i + 9]) >> 3 & 255", "in[i] % 7"] {
+    for index in
+        ["in[i]", "in[i] & 15", "in[i] - 1", "(in[i] << 3 | in[i + 9]) >> 3 & 255", "in[i] % 7"]
+    {
         assert!(is_table("uchar", index), "{index}");
     }
     for index in [
@@ -79,6 +81,7 @@ fn indices_of_few_bits_are_looked_up() {
         "in[i] % 64",
         "clamp(in[i] - 100, 0, 63)",
         "min((uint)in[i] - 9, 63u)",
+        "(in[i] & 15) - 1",
     ] {
         assert!(is_table("float", index), "{index}");
     }
@@ -89,13 +92,12 @@ fn indices_of_few_bits_are_looked_up() {
         "in[i] % 65",
         "in[i] / 3",
         "(char)in[i]",
-        "(in[i] & 15) - 1",
         "min(in[i] - 9, 63)",
         "i & 15",
     ] {
         assert!(!is_table("float", index), "{index}");
     }
-    for index in ["(char)in[i]", "in[i] * 2", "in[i] - 1"] {
+    for index in ["(char)in[i]", "in[i] * 2"] {
         assert!(!is_table("uchar", index), "{index}");
     }
     for ty in ["double", "float2"] {
@@ -103,24 +105,49 @@ fn indices_of_few_bits_are_looked_up() {
     }
 }
 
-/// The test of a table would part small elements that are written side by side; reads of local and constant memory do not.
+/// Small elements that are written side by side are joined before tables of local and constant memory are tested.
 #[test]
 fn tables_do_not_part_what_is_written() {
-    for (space, written, looked_up) in [
-        ("local", "uint", true),
-        ("local", "uchar", false),
-        ("constant", "uint", true),
-        ("constant", "uchar", false),
-        ("global", "uchar", true),
-    ] {
+    for space in ["local", "constant"] {
         let module = wide(&format!(
-            "kernel void k(global {written} *out, {space} uchar *t, global const uchar *in) {{
+            "kernel void k(global uchar *out, {space} uchar *t, global const uchar *in) {{
                size_t i = get_global_id(0);
-               out[i] = t[in[i]] ^ t[in[i] >> 4];
+               uchar a = in[i], b = in[i + 1];
+               global uchar *at = out + 3 * i;
+               at[0] = t[a];
+               at[1] = (t + 3)[b >> 4];
+               at[2] = 5;
              }}"
         ));
         let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
         let text = widened.module.function_text(widened.function).to_string();
-        assert_eq!(text.contains("look_up"), looked_up, "{space} {written}:\n{text}");
+        assert_eq!(text.matches("look_up").count(), 2, "{space}:\n{text}");
+        assert!(!text.contains("  scatter "), "{space}:\n{text}");
+    }
+}
+
+/// Tables whose elements are written side by side: of all lengths at the end of a buffer, and in local memory.
+#[test]
+fn elements_of_tables_are_written_side_by_side() {
+    for test in ["true", "in[2 * i] % 3 == 1", "in[2 * i] == 0"] {
+        let module = wide(&format!(
+            "kernel void k(global uchar *out, constant uchar *t, global const uchar *in, int from) {{
+               size_t i = get_global_id(0);
+               local uchar own[256];
+               for (size_t n = get_local_id(0); n < 256; n += get_local_size(0)) own[n] = n * 7;
+               barrier(CLK_LOCAL_MEM_FENCE);
+               if ({test}) {{
+                 out[2 * i] = (t + from)[in[2 * i]];
+                 out[2 * i + 1] = own[in[2 * i + 1]] + (t + from)[in[2 * i + 1] & 1];
+               }}
+             }}"
+        ));
+        for (length, from) in [(256, 0), (259, 3), (128, 0), (129, 1), (5, 0), (3, 1)] {
+            let table = bytes(length, |i| (i * 37 % 120) as u8);
+            let looked = bytes(256, |i| (i * 59 % (length - from)) as u8);
+            let inputs = [bytes(256, |_| 7), table, looked, int(from as i32)];
+            let context = format!("{length} from {from} if {test}");
+            same(&module, "k", Grid::line(128, 64), &inputs, &context);
+        }
     }
 }
