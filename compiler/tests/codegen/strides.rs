@@ -106,7 +106,8 @@ fn the_last_element_is_the_buffers_last() {
             ));
             let runs: Vec<Run> = [1, 2, 3, -1, -2, 0]
                 .into_iter()
-                .flat_map(|s| [ITEMS, 41].map(|n| (s, n)))
+                // A buffer begins behind an inaccessible page and ends in front of one in turn: both, for each number.
+                .flat_map(|s| [ITEMS, 41, 41, ITEMS].map(|n| (s, n)))
                 .map(|(s, n)| {
                     let (b, all) = extent(s);
                     // What the items that run have, unless they go down from the end.
