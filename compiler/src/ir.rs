@@ -43,7 +43,7 @@ pub use module::{
     Kernel, KernelArg, KernelFacts, Loc, Module, PrivateVariable, Value,
 };
 pub use operators::{
-    AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, ImageOp, MathOp, Ordering, Scope,
+    AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, ImageOp, MathOp, Ordering, RowOp, Scope,
     SecondResult, TernaryOp, UnaryOp,
 };
 pub use ops::{Access, GlobalReloc, Op, Terminator};

@@ -42,6 +42,7 @@ mod flow;
 mod group;
 mod guard;
 mod images;
+mod inside;
 mod joins;
 mod known;
 mod late;
@@ -75,12 +76,13 @@ mod way;
 mod whole;
 
 use crate::ir::arena::Id;
-use crate::ir::{Function, FunctionId, Inst, Kernel, Loc, Module, Op};
+use crate::ir::{Function, FunctionId, Inst, Kernel, Loc, Module, Op, ValueId};
 use crate::optimise;
 use crate::regions::stop_scope;
 pub use axis::physical;
 use build::Builder;
 use emit::Widener;
+use inside::Inside;
 pub use layout::lay_out;
 pub use promises::{Holds, Number, Promises};
 pub use refusal::Refusal;
@@ -304,10 +306,17 @@ fn widen_for(
     if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
         return Err(Refusal::new("items that retry, one by one, to change local memory"));
     }
+    let inside = match together || flat.is_some() || rows != Rows::Whole {
+        true => None,
+        false => Inside::of(&mut module, &source, &way, &steps),
+    };
+    let ragged = |module: &mut Module, source: &Function, way: &Way| {
+        strips::ragged::prevail(module, source, way) && !edges::evens(module, source, way, &steps)
+    };
     if !together
         && asked_lanes().is_none()
-        && strips::ragged::prevail(&module, &source, &way)
-        && !edges::evens(&mut module, &source, &way, &steps)
+        && ragged(&mut module, &source, &way)
+        && inside.as_ref().is_none_or(|it| ragged(&mut module, &it.function, &it.way))
     {
         return Err(Refusal::new("items that walk along rows of different lengths"));
     }
@@ -366,7 +375,7 @@ fn widen_for(
     let waits = latency::waits_for_itself(&module, &source, &way);
     let crowds = crowds::crowd(&module, &source, &way, 2 * lanes);
     if rows == Rows::Whole {
-        way = without_masks(&mut module, &mut source, way, &steps, together)?;
+        way = without_masks(&mut module, &mut source, way, &steps, together, inside)?;
     }
     if part < lanes {
         way.shapes.follow_phis(&source, &way.flow);
@@ -455,7 +464,7 @@ fn widen_for(
         if has_room(axis, lanes, u32::MAX) {
             let mut source = source.clone();
             let way = Way::new(&module, &source, rows, &steps)?;
-            let way = without_masks(&mut module, &mut source, way, &steps, together)?;
+            let way = without_masks(&mut module, &mut source, way, &steps, together, None)?;
             if let Ok((both, function, _)) = write(module.clone(), &source, &way, lanes, rows) {
                 promises.join(way.shapes.promises(), |d| physical(axis, d));
                 (module, made.function) = (both, Some(function));
@@ -520,15 +529,36 @@ fn most_ids(way: &Way) -> u32 {
     MOST_IDS / u32::try_from(way.shapes.factor()).unwrap_or(1)
 }
 
-/// Adds code for vectors that need no masks: copies of what is behind a test, unless items wait for each other there,
-/// and strips of loops. Returns the way through both.
+/// Adds code for vectors that need no masks, and for those `inside` of a row, if that is given. Returns the way through
+/// all.
 fn without_masks(
+    module: &mut Module,
+    source: &mut Function,
+    way: Way,
+    steps: &[i64],
+    together: bool,
+    inside: Option<Inside>,
+) -> Result<Way, Refusal> {
+    let (mut way, mut apart) = copied(module, source, way, steps, together)?;
+    if let Some(Inside { mut function, way: its_way, tests }) = inside {
+        let (_, its) = copied(module, &mut function, its_way, steps, together)?;
+        let names = tests.join(module, source, &function);
+        way = Way::new(module, source, Rows::Whole, steps)?;
+        apart.extend(its.iter().map(|value| names.get(value).unwrap_or(value)));
+    }
+    way.shapes.keep_apart(&apart);
+    Ok(way)
+}
+
+/// Copies of what is behind a test, unless items wait for each other there, and strips of loops. Returns the way through
+/// all, and the addresses of rows of items.
+fn copied(
     module: &mut Module,
     source: &mut Function,
     mut way: Way,
     steps: &[i64],
     together: bool,
-) -> Result<Way, Refusal> {
+) -> Result<(Way, Vec<ValueId>), Refusal> {
     if !together && let Some(both) = edges::run(module, source, &way, steps) {
         way = both;
     }
@@ -543,9 +573,9 @@ fn without_masks(
     }
     if let Some(apart) = strips::run(module, source, &way) {
         way = Way::new(module, source, Rows::Whole, steps)?;
-        way.shapes.keep_apart(&apart);
+        return Ok((way, apart));
     }
-    Ok(way)
+    Ok((way, Vec::new()))
 }
 
 /// Refuses kernels that obviously cannot be widened. Returns whether the kernel uses sub-groups.

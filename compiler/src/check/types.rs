@@ -6,8 +6,8 @@ use crate::ir::Scalar;
 use crate::ir::group::{Product, Saturation, identity};
 use crate::ir::{
     AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, GroupOp, ImageOp,
-    Inst, Loc, MathOp, Module, Op, Operand, Scope, SecondResult, Terminator, TernaryOp, Type,
-    TypeId, UnaryOp,
+    Inst, Loc, MathOp, Module, Op, Operand, RowOp, Scope, SecondResult, Terminator, TernaryOp,
+    Type, TypeId, UnaryOp,
 };
 
 /// Checks that every instruction of a function is supported and fits its types, and reports each that
@@ -261,6 +261,13 @@ impl Types<'_> {
                 _ => None,
             },
             Op::Freeze(a) => rule(self.of(*a) == result),
+            Op::Row(op, a, b) => {
+                let is = match op {
+                    RowOp::Fits => *self.ty(result) == Type::Bool,
+                    RowOp::Number | RowOp::Place => self.of(*a) == result,
+                };
+                rule(is && self.of(*a) == self.of(*b))
+            }
             Op::Whole(a) => rule(self.of(*a) == result && *self.ty(result) == Type::Bool),
             Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
             Op::LastTrue(a) | Op::Bits(a) => {

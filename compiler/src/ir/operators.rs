@@ -436,6 +436,18 @@ named_enum! {
 }
 
 named_enum! {
+    /// What is known of the numbers of items that run together, divided by a number that they share.
+    RowOp {
+        /// Whether all have the same quotient, and none is negative: their items lie in one row. A `bool`.
+        Fits = "in_row",
+        /// The quotient of all, if they fit.
+        Number = "row",
+        /// The remainder of each, if they fit.
+        Place = "place",
+    }
+}
+
+named_enum! {
     /// The set of work-items that an operation synchronises with.
     Scope {
         /// The work-item itself.

@@ -12,7 +12,7 @@
 use super::group::{GroupOp, WorkItemQuery};
 use super::ids::{BlockId, FunctionId, GlobalId, Operand};
 use super::operators::{
-    AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, ImageOp, MathOp, Ordering, Scope,
+    AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, ImageOp, MathOp, Ordering, RowOp, Scope,
     TernaryOp, UnaryOp,
 };
 
@@ -189,6 +189,9 @@ pub enum Op {
 
     /// Whether a `bool` is true for all items that run together with this one; before widening, its own.
     Whole(Operand),
+    /// What is known of numbers (first) that are not negative and grow by a constant from item to item, divided by a
+    /// number that all items share (second): of the items that run together, before widening of one.
+    Row(RowOp, Operand, Operand),
     /// The work-items of a vector that exist, a vector of `bool`: fewer at the end of an uneven row.
     Present,
     /// A value in every component of a vector.
@@ -357,6 +360,7 @@ macro_rules! visit_operands {
             | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
+            | Op::Row(_, a, b)
             | Op::AddCarry(a, b)
             | Op::SubBorrow(a, b)
             | Op::UMulExtended(a, b)
@@ -477,6 +481,7 @@ impl Op {
                 | Op::Shadow(_)
                 | Op::CheckWord(_)
                 | Op::WorkItem(..)
+                | Op::Row(..)
         )
     }
 }

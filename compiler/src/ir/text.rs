@@ -307,6 +307,7 @@ impl FunctionText<'_> {
             }
             Op::Present => "present".into(),
             Op::Splat(a) => format!("splat {}", o(a)),
+            Op::Row(op, a, b) => format!("{} {}, {}", op.name(), o(a), o(b)),
             Op::Whole(a) => format!("whole {}", o(a)),
             Op::Any(a) => format!("any {}", o(a)),
             Op::Bits(a) => format!("bits {}", o(a)),

@@ -103,6 +103,16 @@ impl Writer<'_> {
             Number::Either(a, b) => {
                 (self.pick("slt", &of[a].0, &of[b].0), self.pick("sgt", &of[a].1, &of[b].1))
             }
+            Number::Quotient(a, b) => {
+                let [least, most] = [&of[b].1, &of[b].0].map(|b| self.pick("sgt", b, "1"));
+                let least = self.def(&format!("udiv i64 {}, {least}", of[a].0));
+                (least, self.def(&format!("udiv i64 {}, {most}", of[a].1)))
+            }
+            Number::Rest(a, b) => {
+                let below = self.def(&format!("sub i64 {}, 1", of[b].1));
+                let below = self.pick("sgt", &below, "0");
+                ("0".into(), self.pick("slt", &below, &of[a].1))
+            }
             Number::Product(a, b) => {
                 let (mut least, mut most): (Option<String>, Option<String>) = (None, None);
                 let sides = |it: &Bounds| match it.0 == it.1 {

@@ -13,8 +13,8 @@
 use super::flow::{Flow, Node};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, Type,
-    TypeId, WorkItemQuery,
+    BinaryOp, BlockId, ConstId, ConstKind, ConvertOp, Function, Inst, Module, Op, Operand, RowOp,
+    Type, TypeId, WorkItemQuery,
 };
 
 /// The most items of a group, and those of a vector's items that may not exist.
@@ -132,6 +132,8 @@ impl Bounds {
                 }
                 _ => None,
             },
+            Op::Row(RowOp::Number, a, b) => most(*a)?.checked_div(constant(*b)?.0),
+            Op::Row(RowOp::Place, a, b) => remainder(most(*a)?, constant(*b)?),
             Op::Select(_, a, b) => greatest(&[*a, *b]),
             Op::Phi(arms) => greatest(&arms.iter().map(|arm| arm.1).collect::<Vec<_>>()),
             Op::Construct(parts) => greatest(parts),

@@ -24,7 +24,8 @@ mod write;
 use std::collections::{HashMap, HashSet};
 
 use self::counters::{Counter, Loops};
-use self::windows::Window;
+use self::windows::{Usual, Window};
+pub(super) use self::write::Before;
 use super::compares::mirrored;
 use super::shape::{Rows, Shape};
 use super::way::Way;
@@ -68,14 +69,6 @@ struct Limit {
     counter: Option<(Counter, bool)>,
     /// Other operations whose results have to be the usual ones.
     needs: Vec<ValueId>,
-}
-
-/// What a result is inside.
-#[derive(Clone, Copy)]
-enum Usual {
-    Is(Operand),
-    Difference(Operand, Operand),
-    Holds(bool),
 }
 
 /// An end of a window.
@@ -137,7 +130,11 @@ pub(super) fn evens(module: &mut Module, function: &Function, way: &Way, steps: 
 
 /// The number of accesses in some blocks whose addresses have no step, and of loops that items leave at different
 /// times.
-fn apart(function: &Function, way: &Way, blocks: impl Iterator<Item = BlockId>) -> usize {
+pub(super) fn apart(
+    function: &Function,
+    way: &Way,
+    blocks: impl Iterator<Item = BlockId>,
+) -> usize {
     let count = |id: BlockId| {
         let varies = |inst: &&Inst| {
             address(inst).is_some_and(|at| way.shapes.at(&way.flow, at, id) == Some(Shape::Varying))
@@ -148,14 +145,15 @@ fn apart(function: &Function, way: &Way, blocks: impl Iterator<Item = BlockId>) 
     blocks.map(count).sum()
 }
 
-fn address(inst: &Inst) -> Option<Operand> {
+pub(super) fn address(inst: &Inst) -> Option<Operand> {
     match inst.op {
         Op::Load(at, _) | Op::Store(at, ..) => Some(at),
         _ => None,
     }
 }
 
-struct Finder<'a> {
+/// Finds what is known inside.
+pub(super) struct Finder<'a> {
     module: &'a Module,
     function: &'a Function,
     way: &'a Way,
@@ -165,7 +163,7 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(module: &'a Module, function: &'a Function, way: &'a Way) -> Self {
+    pub(super) fn new(module: &'a Module, function: &'a Function, way: &'a Way) -> Self {
         let definitions = definitions(function);
         Self { module, function, way, definitions, counters: HashMap::new() }
     }
@@ -173,7 +171,31 @@ impl<'a> Finder<'a> {
     /// The operations on the way to the addresses of accesses, and to the ends of windows, whose results are known
     /// inside; and the windows.
     fn find(mut self) -> (Vec<Limit>, Vec<Window>) {
-        let windows = self.windows();
+        let mut windows = self.windows();
+        loop {
+            let limits = self.limits(&windows);
+            let usual = write::usual(&limits);
+            let positive = write::positive(self.module, self.function, &limits);
+            let signed = |value: ValueId| positive.iter().any(|&(result, _)| result == value);
+            let Self { module, function, way, definitions, .. } = &self;
+            let loops = Loops { module, function, way, definitions };
+            for window in &mut windows {
+                window.left =
+                    loops.difference(window, &|value| usual.get(&value).copied(), &signed);
+            }
+            let before = windows.len();
+            // Of a window that begins, or ends, at one place for all items the other end has to be known.
+            windows.retain(|window| {
+                let ends = [window.first, window.bound];
+                window.left.is_some() || ends.iter().all(|&end| self.moves(end))
+            });
+            if windows.len() == before {
+                return (limits, windows);
+            }
+        }
+    }
+
+    fn limits(&mut self, windows: &[Window]) -> Vec<Limit> {
         let mut seen: HashSet<ValueId> = HashSet::new();
         let mut work: Vec<(Operand, usize)> = Vec::new();
         work.extend(windows.iter().flat_map(|window| [(window.first, 0), (window.bound, 0)]));
@@ -210,7 +232,7 @@ impl<'a> Finder<'a> {
             let before = limits.len();
             limits.retain(|limit| limit.needs.iter().all(|needed| found.contains(needed)));
             if limits.len() == before {
-                return (limits, windows);
+                return limits;
             }
         }
     }
@@ -225,7 +247,7 @@ impl<'a> Finder<'a> {
         let all = (0..way.flow.loops.len()).filter(|&index| way.flow.loops[index].masked);
         let is_known = |window: &Window| {
             let ends = [window.first, window.bound];
-            ends.iter().all(|&end| self.moves(end))
+            ends.iter().any(|&end| self.moves(end))
                 && self.phis(&ends).is_some_and(|phis| phis.is_empty())
         };
         all.filter_map(|index| loops.window(index)).filter(is_known).collect()
@@ -366,7 +388,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    fn op(&self, operand: Operand) -> Option<&'a Op> {
+    pub(super) fn op(&self, operand: Operand) -> Option<&'a Op> {
         self.made(operand).map(|(_, _, inst)| &inst.op)
     }
 
@@ -386,7 +408,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Whether a number is a sum: the id itself is divided to take it apart.
-    fn is_moved(&self, operand: Operand) -> bool {
+    pub(super) fn is_moved(&self, operand: Operand) -> bool {
         matches!(self.op(operand), Some(Op::Binary(BinaryOp::Add | BinaryOp::Sub, ..)))
     }
 
@@ -422,7 +444,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The phis on which operands depend, if these depend on nothing else but ids and arguments.
-    fn phis(&self, from: &[Operand]) -> Option<HashSet<ValueId>> {
+    pub(super) fn phis(&self, from: &[Operand]) -> Option<HashSet<ValueId>> {
         let (mut phis, mut seen) = (HashSet::new(), HashSet::new());
         let mut work = from.to_vec();
         while let Some(operand) = work.pop() {
@@ -513,9 +535,9 @@ impl<'a> Finder<'a> {
 }
 
 /// Whether an operation on numbers may be computed once more, in front of everything.
-fn is_simple(op: &Op) -> bool {
+pub(super) fn is_simple(op: &Op) -> bool {
     match op {
-        Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) => true,
+        Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Row(..) => true,
         Op::Convert(op, _) => {
             matches!(op, ConvertOp::Trunc | ConvertOp::SExt | ConvertOp::ZExt | ConvertOp::PtrCast)
         }

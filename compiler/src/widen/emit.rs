@@ -444,6 +444,10 @@ impl<'f> Widener<'f> {
             return Ok(());
         };
         let ty = self.from.values[result].ty;
+        if let Op::Row(op, number, divisor) = inst.op {
+            let value = self.row(op, number, divisor);
+            return self.set_one(result, value);
+        }
         if let Op::Whole(condition) = inst.op {
             let holds = self.vector(condition)?;
             let fails = self.not(holds);

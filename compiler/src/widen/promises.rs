@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::flow::Flow;
 use crate::ir::{
-    BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, Type, ValueId, WorkItemQuery,
+    BinaryOp, ConvertOp, Function, Inst, Module, Op, Operand, RowOp, Type, ValueId, WorkItemQuery,
 };
 use crate::optimise::is_skipped;
 
@@ -48,6 +48,10 @@ pub enum Number {
     Most(usize, usize),
     /// One of two.
     Either(usize, usize),
+    /// The quotient of two that are not negative; a divisor of 0 counts as 1.
+    Quotient(usize, usize),
+    /// What is left of the first one of two then.
+    Rest(usize, usize),
 }
 
 /// What must hold of a number.
@@ -112,6 +116,8 @@ impl Promises {
                 | Number::Product(a, b)
                 | Number::Least(a, b)
                 | Number::Most(a, b)
+                | Number::Quotient(a, b)
+                | Number::Rest(a, b)
                 | Number::Either(a, b) => differs[a] || differs[b],
             });
         }
@@ -147,6 +153,8 @@ impl Promises {
                 Number::Least(a, b) => Number::Least(places[a], places[b]),
                 Number::Most(a, b) => Number::Most(places[a], places[b]),
                 Number::Either(a, b) => Number::Either(places[a], places[b]),
+                Number::Quotient(a, b) => Number::Quotient(places[a], places[b]),
+                Number::Rest(a, b) => Number::Rest(places[a], places[b]),
                 other @ (Number::Constant(_) | Number::Argument(..)) => other,
             };
             places.push(self.number(number));
@@ -426,6 +434,26 @@ impl Makers<'_> {
                     BinaryOp::UMin => Number::Least(a, b),
                     _ => Number::Most(a, b),
                 }))
+            }
+            Op::Row(op @ (RowOp::Number | RowOp::Place), a, b) => {
+                let a = self.held(trial, a, Holds::Positive)?;
+                let b = self.held(trial, b, Holds::Positive)?;
+                Some(trial.promises.number(match op {
+                    RowOp::Place => Number::Rest(a, b),
+                    _ => Number::Quotient(a, b),
+                }))
+            }
+            // A row's number without its lowest bits: `y << 1`, as clang writes it for a `y` that is `i >> 6`.
+            Op::Binary(BinaryOp::And, row @ Operand::Value(from), mask)
+                if matches!(self.of.get(&from)?.op, Op::Row(RowOp::Number, ..)) =>
+            {
+                let free = -signed_bits(self.module, mask).filter(|mask| *mask < 0)?;
+                let free = Some(free).filter(|free| free.count_ones() == 1 && *free < 1 << 16)?;
+                let row = self.number(trial, row)?;
+                let [none, most] =
+                    [0, free - 1].map(|it| trial.promises.number(Number::Constant(it)));
+                let off = trial.promises.number(Number::Either(none, most));
+                trial.promises.sum(Number::Difference(row, off))
             }
             Op::Select(_, a, b) => {
                 let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);

@@ -21,8 +21,8 @@ use super::queries::{of_group, of_query};
 use super::steps::{Product, keeps_small, shifted_right, sum, times};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp,
-    ValueId, WorkItemQuery, definitions,
+    BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, RowOp, Terminator, Type,
+    UnaryOp, ValueId, WorkItemQuery, definitions,
 };
 
 /// The rows of the groups that a function runs.
@@ -396,7 +396,12 @@ impl Shapes {
                             | BinaryOp::UMin,
                             a,
                             _,
-                        ) if self.is_small(*a) => true,
+                        )
+                        | Op::Row(RowOp::Number | RowOp::Place, a, _)
+                            if self.is_small(*a) =>
+                        {
+                            true
+                        }
                         // The extension of a truncated id, as C compilers write it.
                         Op::Binary(BinaryOp::AShr, Operand::Value(a), by) => {
                             let again = self.shifted.get(a).filter(|it| it.2.is_same());
@@ -496,7 +501,7 @@ impl Shapes {
         match &inst.op {
             Op::Phi(incoming) => return self.of_phi(flow, block, incoming),
             Op::WorkItem(query, dimension) => return Some(of_query(*query, *dimension)),
-            Op::Whole(_) => return Some(Shape::Uniform),
+            Op::Whole(_) | Op::Row(RowOp::Fits | RowOp::Number, ..) => return Some(Shape::Uniform),
             Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
             | Op::Printf(..)
@@ -532,6 +537,7 @@ impl Shapes {
             constant(operand).map(|amount| amount & (i64::from(module.types.scalar_bits(ty)) - 1))
         };
         let strided = match &inst.op {
+            Op::Row(RowOp::Place, a, _) => step(*a),
             Op::Unary(UnaryOp::Neg, a) => times(step(*a), -1),
             Op::Binary(B::Add, a, b) => sum(step(*a), step(*b), 1),
             Op::Binary(B::Sub, a, b) => sum(step(*a), step(*b), -1),

@@ -34,6 +34,7 @@ mod guarded;
 mod halves;
 mod harness;
 mod images;
+mod inside;
 mod joined;
 mod kernels;
 mod late;

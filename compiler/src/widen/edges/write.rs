@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use super::counters::{Counter, MOST_TURNS, Turns};
-use super::windows::Window;
-use super::{Limit, Test, Usual, WINDOWS};
+use super::windows::{Usual, Window};
+use super::{Limit, Test, WINDOWS};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ConvertOp, Definition, ENTRY, Flags, Function, Inst, Loc,
@@ -28,15 +28,8 @@ pub(super) fn write(
     limits: &[Limit],
     windows: &[Window],
 ) -> Vec<BlockId> {
-    let definitions = definitions(function);
-    let before = Before {
-        source: &function.clone(),
-        definitions,
-        module,
-        function,
-        insts: Vec::new(),
-        names: HashMap::new(),
-    };
+    let source = function.clone();
+    let before = Before::new(&source, module, function);
     let positive = positive(before.module, before.source, limits);
     let (insts, inside) = before.write(limits, windows, &positive);
     let mut blocks = copy(function);
@@ -46,7 +39,7 @@ pub(super) fn write(
     let terminator = Terminator::CondBranch(inside, first, others);
     function.blocks[ENTRY] = Block { insts, terminator, loc };
     let defined = crate::ir::definitions(function);
-    windows.iter().for_each(|window| window.write(function, &defined));
+    windows.iter().for_each(|window| window.write(module, function, &defined));
     let ty = module.types.bool();
     let truths = [0, 1].map(|truth| Operand::Const(module.const_int(ty, truth)));
     simplify(function, limits, &positive, truths, blocks.iter().map(|&(inside, _)| inside));
@@ -91,7 +84,11 @@ fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
 /// The extensions without a sign of limited numbers of 32 bits. Away from edges these are asked not to be negative, and
 /// are extended with their sign: an index that is negative at an edge would keep all of its group from running in
 /// vectors (see [`signs`](crate::widen::signs)).
-fn positive(module: &Module, function: &Function, limits: &[Limit]) -> Vec<(ValueId, Operand)> {
+pub(super) fn positive(
+    module: &Module,
+    function: &Function,
+    limits: &[Limit],
+) -> Vec<(ValueId, Operand)> {
     let limited: HashSet<Operand> = limits
         .iter()
         .filter(|limit| limit.counter.is_none() && !matches!(limit.usual, Usual::Holds(_)))
@@ -108,6 +105,11 @@ fn positive(module: &Module, function: &Function, limits: &[Limit]) -> Vec<(Valu
     insts.filter_map(extends).filter(|_| !is_skipped(WINDOWS)).collect()
 }
 
+/// What the results of limited numbers are inside.
+pub(super) fn usual(limits: &[Limit]) -> HashMap<ValueId, Usual> {
+    limits.iter().map(|limit| (limit.result, limit.usual)).collect()
+}
+
 /// Gives the operations in some blocks their usual results.
 fn simplify(
     function: &mut Function,
@@ -116,11 +118,11 @@ fn simplify(
     truths: [Operand; 2],
     blocks: impl Iterator<Item = BlockId>,
 ) {
-    let usual: HashMap<ValueId, Usual> = limits
-        .iter()
-        .map(|limit| match limit.usual {
-            Usual::Holds(truth) => (limit.result, Usual::Is(truths[usize::from(truth)])),
-            other => (limit.result, other),
+    let usual: HashMap<ValueId, Usual> = usual(limits)
+        .into_iter()
+        .map(|(result, usual)| match usual {
+            Usual::Holds(truth) => (result, Usual::Is(truths[usize::from(truth)])),
+            other => (result, other),
         })
         .collect();
     let signed: HashSet<ValueId> = positive.iter().map(|&(result, _)| result).collect();
@@ -149,20 +151,31 @@ fn simplify(
     }
 }
 
-/// Writes the code in front.
-struct Before<'a> {
+/// Writes code in front of a function.
+pub(in crate::widen) struct Before<'a> {
     source: &'a Function,
     definitions: Vec<Option<Definition>>,
     module: &'a mut Module,
     function: &'a mut Function,
-    insts: Vec<Inst>,
+    pub(in crate::widen) insts: Vec<Inst>,
     /// What has been computed, by the turns in which that is.
     names: HashMap<(ValueId, Option<(ValueId, Turn)>), Operand>,
 }
 
+/// The turn of a loop in which something is computed, if it depends on that.
 type In<'c> = Option<(&'c Counter, Turn)>;
 
-impl Before<'_> {
+impl<'a> Before<'a> {
+    /// `source` is the function whose values are computed, and `function` has at least its values.
+    pub(in crate::widen) fn new(
+        source: &'a Function,
+        module: &'a mut Module,
+        function: &'a mut Function,
+    ) -> Self {
+        let (definitions, insts) = (definitions(source), Vec::new());
+        Self { source, definitions, module, function, insts, names: HashMap::new() }
+    }
+
     /// Computes whether all results are the usual ones, for all items that run together.
     fn write(
         mut self,
@@ -294,6 +307,11 @@ impl Before<'_> {
         self.add(Op::Binary(BinaryOp::Add, first, all), ty)
     }
 
+    /// A value of the function that depends on no loop, computed in front of it.
+    pub(in crate::widen) fn known(&mut self, operand: Operand) -> Operand {
+        self.at(operand, None)
+    }
+
     /// A value of the function, computed in front of it.
     fn at(&mut self, operand: Operand, turn: In<'_>) -> Operand {
         let Operand::Value(value) = operand else { return operand };
@@ -332,7 +350,7 @@ impl Before<'_> {
         self.add(Op::Compare(op, a, b), ty)
     }
 
-    fn add(&mut self, op: Op, ty: TypeId) -> Operand {
+    pub(in crate::widen) fn add(&mut self, op: Op, ty: TypeId) -> Operand {
         let result = self.function.new_value(ty);
         let (flags, loc) = (Flags::empty(), Loc::default());
         self.insts.push(Inst { result: Some(result), op, flags, loc });
