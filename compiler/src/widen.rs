@@ -37,6 +37,7 @@ mod crowds;
 mod divide;
 mod edges;
 mod emit;
+mod far;
 mod flat;
 mod flow;
 mod group;
@@ -380,6 +381,8 @@ fn widen_for(
     if part < lanes {
         way.shapes.follow_phis(&source, &way.flow);
     }
+    let far = far::find(&module, &source, &way);
+    way.shapes.keep_apart(&far);
     let exchanges = |inst: &Inst| matches!(inst.op, Op::Collect(..));
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let may_part = kernel.facts.watch.is_none() && !subgroups && !insts.any(exchanges);

@@ -21,6 +21,7 @@ mod debug;
 mod diff;
 mod divide;
 mod edges;
+mod far;
 mod faults;
 mod flat;
 mod float_modes;
