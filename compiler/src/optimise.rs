@@ -18,11 +18,13 @@ mod arguments;
 mod blocks;
 mod copies;
 pub(crate) mod cost;
+mod counters;
 mod globals;
 mod identities;
 mod invariants;
 mod loads;
 pub mod multiples;
+mod raised;
 mod registers;
 pub mod rename;
 mod rotate;
@@ -116,7 +118,11 @@ impl Pass {
             Pass::Rotate => rotate::run(module, function),
             Pass::Invariants => invariants::run(function),
             Pass::Unroll => unroll::run(module, function),
-            Pass::Words => words::run(module, function),
+            Pass::Words => {
+                raised::run(module, function);
+                counters::run(module, function);
+                words::run(module, function);
+            }
             Pass::Unused => unused::run(function),
         }
     }

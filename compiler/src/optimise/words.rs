@@ -54,7 +54,7 @@ fn parts(op: &Op) -> Vec<Operand> {
 }
 
 /// What an operation takes the lower 32 bits of, as a number of 64 bits with or without a sign.
-fn masked(module: &Module, op: &Op) -> Option<Operand> {
+pub(super) fn masked(module: &Module, op: &Op) -> Option<Operand> {
     let all = |operand| module.operand_bits(operand) == Some(u64::from(u32::MAX));
     match *op {
         Op::Binary(BinaryOp::And, a, b) if all(b) => Some(a),
@@ -64,7 +64,7 @@ fn masked(module: &Module, op: &Op) -> Option<Operand> {
 }
 
 /// What is shifted to the left by 32 bits.
-fn raised(module: &Module, op: &Op) -> Option<Operand> {
+pub(super) fn raised(module: &Module, op: &Op) -> Option<Operand> {
     match *op {
         Op::Binary(BinaryOp::Shl, a, by) if module.operand_bits(by) == Some(32) => Some(a),
         _ => None,
@@ -72,7 +72,7 @@ fn raised(module: &Module, op: &Op) -> Option<Operand> {
 }
 
 /// What is shifted to the right by at most 32 bits, and by how many.
-fn lowered(module: &Module, op: &Op) -> Option<(Operand, u64)> {
+pub(super) fn lowered(module: &Module, op: &Op) -> Option<(Operand, u64)> {
     match *op {
         Op::Binary(BinaryOp::AShr | BinaryOp::LShr, a, by) => {
             Some((a, module.operand_bits(by).filter(|by| (1..=32).contains(by))?))

@@ -29,6 +29,7 @@ mod gathers;
 mod globals;
 mod golden;
 mod graphs;
+mod group_starts;
 mod group_sums;
 mod groups;
 mod guarded;

@@ -10,10 +10,10 @@
 //! What else ends a loop may be what keeps its numbers small. So a loop with a second way out, or a second condition, is
 //! only looked at if the number of turns is a small constant.
 
-use super::{Holds, Makers, Number, Trial, product, signed_bits};
+use super::{Extends, Holds, Makers, Number, Trial, product, signed_bits};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, CompareOp, Definition, Function, Op, Operand, Terminator, ValueId,
+    BinaryOp, BlockId, CompareOp, ConvertOp, Definition, Function, Op, Operand, Terminator, ValueId,
 };
 use crate::widen::compares::{mirrored, opposite};
 use crate::widen::flow::Flow;
@@ -49,6 +49,18 @@ impl Test {
     fn is_unsigned(&self) -> bool {
         use CompareOp::{UGe, UGt, ULe, ULt};
         matches!(self.stays, ULt | ULe | UGt | UGe)
+    }
+}
+
+/// The comparison of two numbers without a sign that are extended with zeros, which a comparison makes.
+fn unsigned(op: CompareOp) -> Option<CompareOp> {
+    use CompareOp::{SGe, SGt, SLe, SLt, UGe, UGt, ULe, ULt};
+    match op {
+        SLt | ULt => Some(ULt),
+        SLe | ULe => Some(ULe),
+        SGt | UGt => Some(UGt),
+        SGe | UGe => Some(UGe),
+        _ => None,
     }
 }
 
@@ -91,6 +103,10 @@ pub(in crate::widen) fn is_counted(
 impl Makers<'_> {
     /// The number that a phi of a loop's header is.
     pub(super) fn counted(&self, trial: &mut Trial, phi: ValueId, index: usize) -> Option<usize> {
+        if let Some((first, before)) = self.delayed(phi, index) {
+            let (first, before) = (self.number(trial, first)?, self.number(trial, before)?);
+            return Some(trial.promises.number(Number::Either(first, before)));
+        }
         let growth = self.growth(phi, index)?;
         let test = self.test(index)?;
         if test.phi == phi {
@@ -189,16 +205,29 @@ impl Makers<'_> {
         signed_bits(self.module, operand)
     }
 
-    /// How a phi of a loop's header grows.
-    fn growth(&self, phi: ValueId, index: usize) -> Option<Growth> {
+    /// What arrives at a phi of a loop's header from outside, and from a turn.
+    fn arms(&self, phi: ValueId, index: usize) -> Option<(Operand, Operand)> {
         let Op::Phi(arms) = &self.of.get(&phi)?.op else { return None };
         let &[one, other] = arms.as_slice() else { return None };
         let inside = |block: BlockId| self.flow.contains(index, block);
-        let (first, next) = match (inside(one.0), inside(other.0)) {
-            (false, true) => (one.1, other.1),
-            (true, false) => (other.1, one.1),
-            _ => return None,
-        };
+        match (inside(one.0), inside(other.0)) {
+            (false, true) => Some((one.1, other.1)),
+            (true, false) => Some((other.1, one.1)),
+            _ => None,
+        }
+    }
+
+    /// The first number of a phi that is, in each other turn, what another phi of the header was in the turn before, and
+    /// that one: clang keeps a counter and its next value.
+    fn delayed(&self, phi: ValueId, index: usize) -> Option<(Operand, Operand)> {
+        let (first, next) = self.arms(phi, index)?;
+        let Operand::Value(other) = next else { return None };
+        (other != phi && self.headers.get(&other) == Some(&index)).then_some((first, next))
+    }
+
+    /// How a phi of a loop's header grows.
+    fn growth(&self, phi: ValueId, index: usize) -> Option<Growth> {
+        let (first, next) = self.arms(phi, index)?;
         let own = Operand::Value(phi);
         let added = |operand: Operand| {
             let Operand::Value(value) = operand else { return None };
@@ -286,12 +315,35 @@ impl Makers<'_> {
         phis.into_iter().find_map(|phi| {
             let growth = self.growth(phi, index)?;
             let counts = |it: Operand| it == Operand::Value(phi) || it == growth.next;
-            let (stays, number, bound) = match (counts(a), counts(b)) {
-                (true, false) => (stays, a, b),
-                (false, true) => (mirrored(stays), b, a),
+            let (of_a, of_b) = (self.narrow(a), self.narrow(b));
+            let (stays, number, extends, bound) = match (counts(of_a.0), counts(of_b.0)) {
+                (true, false) => (stays, of_a.0, of_a.1, b),
+                (false, true) => (mirrored(stays), of_b.0, of_b.1, a),
                 _ => return None,
+            };
+            let stays = match extends {
+                Some(Extends::Unsigned) => unsigned(stays)?,
+                _ => stays,
             };
             Some(Test { phi, of_next: number == growth.next, stays, bound })
         })
+    }
+
+    /// What an operand is, or what has 32 bits and is extended to it: `int i` is compared with a `size_t` in 64 bits.
+    fn narrow(&self, operand: Operand) -> (Operand, Option<Extends>) {
+        let Operand::Value(value) = operand else { return (operand, None) };
+        match self.of.get(&value).map(|inst| &inst.op) {
+            Some(&Op::Convert(op @ (ConvertOp::SExt | ConvertOp::ZExt), from))
+                if self.module.types.scalar_bits(self.module.operand_type(self.function, from))
+                    == 32 =>
+            {
+                let extends = match op {
+                    ConvertOp::SExt => Extends::Signed,
+                    _ => Extends::Unsigned,
+                };
+                (from, Some(extends))
+            }
+            _ => (operand, None),
+        }
     }
 }
