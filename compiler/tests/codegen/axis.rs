@@ -85,6 +85,35 @@ fn rows_are_counted_by_the_first_dimension() {
     same(&module, "rows", &runs.collect::<Vec<_>>());
 }
 
+/// Distances of points: a loop reads the same in both dimensions, and what it leaves are neighbours in the second one.
+#[test]
+fn what_a_loop_leaves_decides() {
+    let distances = |place: &str| {
+        wide(&format!(
+            "kernel void distances(global double *out, global const double *points, ulong n, ulong m) {{
+               size_t i = get_global_id(0), j = get_global_id(1);
+               double sum = 0;
+               for (size_t k = 0; k < m; k++) {{
+                 double by = points[i * m + k] - points[j * m + k];
+                 sum += by * by;
+               }}
+               out[{place}] = sqrt(sum); }}"
+        ))
+    };
+    let module = distances("i * n + j");
+    let long = |number: u64| Input::Value(number.to_le_bytes().to_vec());
+    let numbers = |from: u64, count: u64| {
+        let number = move |i: u64| ((i * from % 512) as f64).to_le_bytes();
+        Input::bytes((0..count).flat_map(number).collect())
+    };
+    let runs = grids()
+        .filter(|grid| grid.global[2] == 1)
+        .map(|grid| (grid, vec![numbers(0, 170 * 170), numbers(29, 170 * 3), long(170), long(3)]));
+    assert_eq!(axis(&module), 1);
+    same(&module, "distances", &runs.collect::<Vec<_>>());
+    assert_eq!(axis(&distances("j * n + i")), 0);
+}
+
 /// Numbers of a volume whose neighbours are in the third dimension.
 #[test]
 fn planes_are_counted_by_the_first_dimension() {
