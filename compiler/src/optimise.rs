@@ -19,6 +19,7 @@ mod blocks;
 mod copies;
 pub(crate) mod cost;
 mod counters;
+mod flags;
 mod globals;
 mod identities;
 mod invariants;
@@ -114,7 +115,10 @@ impl Pass {
             Pass::WrittenRegisters => registers::run_for_written(module, function),
             Pass::Simplify => simplify::run(module, function),
             Pass::Loads => loads::run(module, function),
-            Pass::Selects => selects::run(module, function),
+            Pass::Selects => {
+                selects::run(module, function);
+                flags::run(module, function);
+            }
             Pass::Rotate => rotate::run(module, function),
             Pass::Invariants => invariants::run(function),
             Pass::Unroll => unroll::run(module, function),
