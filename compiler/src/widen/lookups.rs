@@ -9,15 +9,15 @@
 //! ```
 //!
 //! So such tables are looked up here, when what is written has been joined. So are those whose addresses are several steps
-//! (`table[(in[i] & 15) + 1]`).
+//! (`table[(in[i] & 15) + 1]`), and variables of the module, whatever the index: what clang makes of a switch.
 
 use super::bounds::Bounds;
 use super::close::{LANES, WORD};
 use super::tables::{LEAST, MOST};
 use crate::ir::arena::Id;
 use crate::ir::{
-    AddressSpace, BinaryOp, Block, BlockId, ConvertOp, Definition, Flags, Function, Inst, Loc,
-    Module, Op, Operand, Terminator, Type, TypeId, ValueId, definitions,
+    AddressSpace, BinaryOp, Block, BlockId, ConstKind, ConvertOp, Definition, Flags, Function,
+    Inst, Loc, Module, Op, Operand, Terminator, Type, TypeId, ValueId, definitions,
 };
 use crate::optimise::is_skipped;
 
@@ -39,9 +39,10 @@ struct Gather {
     base: Operand,
     offset: i64,
     terms: Vec<(Operand, i64)>,
-    /// The items' indices, and the distance from one to the next.
+    /// The items' indices, the distance from one to the next, and the place of the first.
     number: Operand,
     stride: u64,
+    first: i64,
     bytes: u64,
 }
 
@@ -128,10 +129,32 @@ impl<'a> Finder<'a> {
         }
         let (number, stride) = varying?;
         let stride = u64::try_from(stride).ok().filter(|stride| stride.is_multiple_of(size))?;
-        let most = self.bounds.most(self.module, number)?;
-        let last = most.checked_mul(stride)?.checked_add(size).filter(|&last| last <= MOST)?;
-        let bytes = last.next_power_of_two().max(LEAST);
-        Some(Gather { block, index, result, base, offset, terms, number, stride, bytes })
+        let known = self.bounds.most(self.module, number);
+        let last = known.and_then(|most| most.checked_mul(stride)?.checked_add(size));
+        let found = |offset: i64, first: i64, bytes: u64| {
+            let bytes = bytes.next_power_of_two().max(LEAST);
+            let terms = terms.clone();
+            Gather { block, index, result, base, offset, terms, number, stride, first, bytes }
+        };
+        if let Some(last) = last.filter(|&last| last <= MOST) {
+            return Some(found(offset, 0, last));
+        }
+        let (from, all) =
+            self.variable(base).filter(|&(_, all)| terms.is_empty() && all <= MOST)?;
+        let first = offset.checked_add(from)?;
+        first.unsigned_abs().is_multiple_of(size).then(|| found(-from, first, all))
+    }
+
+    /// The place of an address in a variable of the module, and the variable's size: as much as items that run may read.
+    fn variable(&self, base: Operand) -> Option<(i64, u64)> {
+        let Operand::Const(id) = base else { return None };
+        let ConstKind::Address(variable, from) = self.module.constants[id].kind else {
+            return None;
+        };
+        let variable = &self.module.globals[variable];
+        // What is written to local memory piece by piece is not there yet for a load of all of it.
+        let is_table = matches!(variable.space, AddressSpace::Constant | AddressSpace::Global);
+        (is_table && !variable.imported).then_some((from, variable.size))
     }
 
     /// Whether the only way to a block begins at a test of a table, which has failed there.
@@ -214,7 +237,7 @@ impl Writer<'_> {
         let mut place = match bits {
             32 => gather.number,
             64 => self.value(Op::Convert(ConvertOp::Trunc, gather.number), words),
-            _ => self.value(Op::Convert(ConvertOp::ZExt, gather.number), words),
+            _ => self.value(Op::Convert(ConvertOp::SExt, gather.number), words),
         };
         let constant = |this: &mut Self, number: u64| {
             let one = Operand::Const(this.module.const_int(int, number));
@@ -223,6 +246,10 @@ impl Writer<'_> {
         if gather.stride != 1 {
             let stride = constant(self, gather.stride);
             place = self.value(Op::Binary(BinaryOp::Mul, place, stride), words);
+        }
+        if gather.first != 0 {
+            let first = constant(self, gather.first as u64);
+            place = self.value(Op::Binary(BinaryOp::Add, place, first), words);
         }
         let found = self.value(Op::LookUp(at, place, gather.bytes), words);
         let [most, three] = [WORD - 1, 3].map(|number| constant(self, number));

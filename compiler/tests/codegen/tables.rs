@@ -151,3 +151,35 @@ fn elements_of_tables_are_written_side_by_side() {
         }
     }
 }
+
+/// Variables of the module are tables of their size: what clang makes of a switch, and arrays of constants.
+#[test]
+fn variables_are_tables_of_their_size() {
+    let texts = [
+        // The first one is a switch that clang makes a table.
+        "switch (x) { case 'a': y = 5; break; case 'c': y = 1; break; case 'e': y = -7; break;
+                      case 'f': y = 12; break; case 'g': y = 2; break; default: y = 3; }",
+        "if (x < 64) y = t[x];",
+        "if (x >= 3 && x < 67) y = t[x - 3];",
+        "if (x > 200) y = (t + 60)[(char)x / 16];",
+        "if (x < 100) y = s[x] * b[x];",
+    ];
+    for text in texts {
+        let module = wide(&format!(
+            "constant int t[64] = {{ 9, 8, 7, 1000000, 5, 4, 3, 2, 1, [60] = 17, 18, 19, 20 }};
+             constant short s[100] = {{ 9, 8, 7, -3000, 5, [90] = 17, 18, 19, 20, [99] = 77 }};
+             constant uchar b[200] = {{ 9, 8, 7, 200, 5, [90] = 17, 18, 19, 20, [99] = 177 }};
+             kernel void k(global int *out, global const uchar *in) {{
+               size_t i = get_global_id(0); uchar x = in[i]; int y = 3;
+               {text}
+               out[i] = y; }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+        let code = widened.module.function_text(widened.function).to_string();
+        assert!(code.contains("look_up"), "{text}:\n{code}");
+        for step in [1, 7, 59] {
+            let inputs = [bytes(4 * 256, |_| 7), bytes(256, |i| (i * step + step) as u8)];
+            same(&module, "k", Grid::line(256, 64), &inputs, text);
+        }
+    }
+}
