@@ -11,7 +11,7 @@ use crate::widen::way::Way;
 /// The name by which they are left out.
 const NAME: &str = "rows-by-division";
 
-/// The shortest row for which there is code: of those of 16 items no other vector lies in one.
+/// The shortest row of a constant length for which there is code: in rows of 16 a vector of 16 lies only if it begins there.
 const LEAST_ROW: u64 = 24;
 /// The longest one whose length is a constant, as a power of two.
 const MOST_SHIFT: u64 = 24;
