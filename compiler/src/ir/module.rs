@@ -625,6 +625,31 @@ impl Function {
 }
 
 impl Block {
+    /// Gives a copied block its own names: those of values, results included, and those of blocks, all of which are
+    /// copied with it.
+    pub fn rename(
+        &mut self,
+        names: &HashMap<ValueId, ValueId>,
+        places: &HashMap<BlockId, BlockId>,
+    ) {
+        let rename = |operand: &mut Operand| {
+            if let Operand::Value(value) = operand
+                && let Some(&name) = names.get(value)
+            {
+                *value = name;
+            }
+        };
+        for inst in &mut self.insts {
+            inst.op.for_each_operand_mut(rename);
+            if let Op::Phi(arms) = &mut inst.op {
+                arms.iter_mut().for_each(|arm| arm.0 = places[&arm.0]);
+            }
+            inst.result = inst.result.map(|result| names[&result]);
+        }
+        self.terminator.for_each_operand_mut(rename);
+        self.terminator.for_each_successor_mut(|next| *next = places[next]);
+    }
+
     /// The phis at the block's start.
     pub fn phis(&self) -> impl Iterator<Item = &Inst> {
         self.insts.iter().take_while(|inst| matches!(inst.op, Op::Phi(_)))

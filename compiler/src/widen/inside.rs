@@ -195,24 +195,6 @@ fn import(function: &mut Function, from: &Function) -> (BlockId, HashMap<ValueId
         }
         places.insert(id, function.blocks.push(block.clone()));
     }
-    let rename = |operand: &mut Operand| {
-        if let Operand::Value(value) = operand
-            && let Some(&name) = names.get(value)
-        {
-            *value = name;
-        }
-    };
-    for &id in places.values() {
-        let block = &mut function.blocks[id];
-        for inst in &mut block.insts {
-            inst.op.for_each_operand_mut(rename);
-            if let Op::Phi(arms) = &mut inst.op {
-                arms.iter_mut().for_each(|arm| arm.0 = places[&arm.0]);
-            }
-            inst.result = inst.result.map(|result| names[&result]);
-        }
-        block.terminator.for_each_operand_mut(rename);
-        block.terminator.for_each_successor_mut(|next| *next = places[next]);
-    }
+    places.values().for_each(|&id| function.blocks[id].rename(&names, &places));
     (places[&ENTRY], names)
 }

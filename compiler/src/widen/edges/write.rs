@@ -58,24 +58,9 @@ fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
     let originals: Vec<BlockId> =
         all.iter().map(|&id| if id == ENTRY { moved } else { id }).collect();
     let (places, names) = function.copies_of(&originals);
-    let rename = |operand: &mut Operand| {
-        if let Operand::Value(value) = operand
-            && let Some(&name) = names.get(value)
-        {
-            *value = name;
-        }
-    };
     for &id in &originals {
         let mut block = function.blocks[id].clone();
-        for inst in &mut block.insts {
-            inst.op.for_each_operand_mut(rename);
-            if let Op::Phi(arms) = &mut inst.op {
-                arms.iter_mut().for_each(|arm| arm.0 = places[&arm.0]);
-            }
-            inst.result = inst.result.map(|result| names[&result]);
-        }
-        block.terminator.for_each_operand_mut(rename);
-        block.terminator.for_each_successor_mut(|next| *next = places[next]);
+        block.rename(&names, &places);
         function.blocks[places[&id]] = block;
     }
     originals.into_iter().map(|id| (id, places[&id])).collect()
