@@ -29,6 +29,7 @@ use crate::optimise::cost::LEAST_APART;
 use crate::optimise::{is_skipped, rename, unused};
 
 mod apart;
+mod filled;
 mod lines;
 mod rows;
 mod words;
@@ -41,6 +42,9 @@ const NAME: &str = "rows";
 /// The bytes of a row that are loaded as one: those of the shortest register. Longer ones take as many
 /// shuffles.
 const CHUNK: u64 = 16;
+
+/// The place of a part that no instruction reads ([`filled`]). Its addresses are those of another part.
+const NOWHERE: usize = usize::MAX;
 
 /// The bytes of a cache line.
 const LINE: u64 = 64;
@@ -150,7 +154,7 @@ enum Kind {
 /// An element of each item's row that is accessed.
 #[derive(Clone)]
 struct Part {
-    /// The instruction's place in its block.
+    /// The instruction's place in its block, or [`NOWHERE`].
     index: usize,
     offset: i64,
     align: u32,
@@ -495,6 +499,7 @@ impl<'a> Finder<'a> {
         let pieces = (length / count).min((LINE / CHUNK) as usize);
         let in_a_row = |pieces: &usize| {
             let places = parts[..pieces * count].iter().map(|part| part.index);
+            let places = places.filter(|&place| place != NOWHERE);
             let (first, last) = (places.clone().min(), places.max());
             let between = &self.insts[first.unwrap_or(0)..=last.unwrap_or(0)];
             chunk.kind == Kind::Write || between.iter().all(is_of_rows)
@@ -511,6 +516,7 @@ impl<'a> Finder<'a> {
                 continue;
             }
             chunk.parts.sort_by_key(|part| part.offset);
+            self.fill(&mut chunk);
             let size = self.module.types.size(chunk.element);
             let whole = chunk.transposes.then_some(CHUNK);
             let mut parts = chunk.parts.as_slice();

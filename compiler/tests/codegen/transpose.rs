@@ -157,6 +157,61 @@ fn gaps(ty: &str, elements: &[usize]) -> String {
     )
 }
 
+/// Reads some components of vectors at places that are looked up.
+fn some(ty: &str, components: &str) -> String {
+    let parts = components.chars().map(|it| format!("v.s{it} * (1 + 0x{it}) + w.s{it}"));
+    let sum = parts.collect::<Vec<_>>().join(" - ");
+    format!(
+        "kernel void rows(global int *out, global const {ty} *in, global const int *at) {{
+           size_t i = get_global_id(0);
+           {ty} v = in[at[i]], w = in[at[i] + 1];
+           out[i] = {sum}; }}"
+    )
+}
+
+/// Vectors of which most components are read are loaded whole, which an alignment allows.
+#[test]
+fn missing_parts_of_rows_are_read() {
+    for (ty, components, gathers) in [
+        ("float4", "012", 0),
+        ("float4", "023", 0),
+        ("float4", "123", 4),
+        ("float4", "02", 4),
+        ("float3", "012", 0),
+        ("int8", "01267", 2),
+        ("ushort8", "02467", 0),
+        ("short8", "0124", 4),
+        ("uchar16", "012345678", 0),
+        ("char16", "02468ace1", 0),
+        ("double2", "0", 2),
+    ] {
+        let text = some(ty, components);
+        assert_eq!(apart(&text), (gathers, 0), "{components} of {ty}");
+        let bytes: Vec<u8> = match ty {
+            "float3" | "float4" => (0..65 * 4).flat_map(|i| (i as f32).to_le_bytes()).collect(),
+            "double2" => (0..65 * 2).flat_map(|i| (i as f64).to_le_bytes()).collect(),
+            "int8" => (0..65 * 32).map(|i| (i * 31 % 251) as u8).collect(),
+            _ => (0..65 * 16).map(|i| (i * 31 % 251) as u8).collect(),
+        };
+        let at = ints(64, |i| i * 27 % 64);
+        let args = [ints(64, |_| 0), Input::bytes(bytes), at];
+        same(&wide(&text), "rows", Grid::line(64, 32), &args, &format!("{components} of {ty}"));
+    }
+}
+
+/// Three floats that are not aligned like four may end where their page does.
+#[test]
+fn rows_of_three_stay_in_their_pages() {
+    let text = "kernel void rows(global float *out, global const float *in, global const int *at) {
+                  size_t i = get_global_id(0); float3 v = vload3(0, in + 4 * at[i]);
+                  out[i] = v.x * v.y - v.z; }";
+    assert_eq!(apart(text), (2, 0));
+    let floats = (0..64 * 4 - 1).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let at = ints(64, |i| i * 27 % 64);
+    let args = [ints(64, |_| 0), Input::bytes(floats), at];
+    same(&wide(text), "rows", Grid::line(64, 32), &args, "");
+}
+
 /// What is read around them lies in pages that they lie in: the buffers begin and end at inaccessible pages.
 #[test]
 fn words_with_gaps_stay_in_their_pages() {

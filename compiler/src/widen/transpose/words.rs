@@ -21,7 +21,7 @@ pub(super) const SIZES: [u64; 3] = [8, 4, 2];
 
 /// Bytes of the shortest and the longest words that processors gather and scatter.
 const SHORTEST: u64 = 4;
-const LONGEST: u64 = 8;
+pub(super) const LONGEST: u64 = 8;
 
 /// Whether words of so many bytes at addresses with an alignment are an advantage. Shorter words than the processor
 /// gathers are read with those around them if they are aligned, and written one by one.
