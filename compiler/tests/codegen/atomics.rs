@@ -229,6 +229,27 @@ fn one_update_serves_all_items_of_a_vector() {
     assert_eq!(of("x[i] = atomic_xchg(p, x[i]);"), 16);
 }
 
+/// Updates of local memory are no atomic instructions, and processors mispredict many of them behind each other.
+#[test]
+fn items_update_local_memory_in_a_loop() {
+    let of = |update: &str| {
+        updates(&wide(&format!(
+            "kernel void k(global int *x, local int *p, int n) {{
+               for (int k = 0; k < n; k++) {{ int i = 64 * k + get_local_id(0); {update} }} }}"
+        )))
+    };
+    // The loop may have copies.
+    assert!(of("atomic_inc(&p[x[i]]);") <= 3);
+    assert!(of("atomic_inc(&p[x[i] & 255]); atomic_max(&p[256 + (x[i] >> 8)], i);") <= 6);
+    assert!(of("x[i] = atomic_inc(&p[x[i]]);") <= 3);
+    // Kernels without loops have one update of many others.
+    let once = |update: &str| {
+        let text = "kernel void k(global int *x, local int *p) { int i = get_global_id(0);";
+        updates(&wide(&format!("{text} {update} }}")))
+    };
+    assert_eq!(once("atomic_inc(&p[x[i]]);"), 16);
+}
+
 /// The comparison of the first test detects values that are combined wrongly.
 #[test]
 fn a_wrong_combination_shows() {
