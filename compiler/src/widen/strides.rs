@@ -8,8 +8,12 @@
 //!
 //! Their addresses are a vector that tells nothing, and testing it took ten instructions for each access. But all items
 //! share the argument, so scalars tell which distance there is. Where it is that of neighbours, they are loaded or
-//! stored in line; where it is twice that, two vectors are loaded, and every other element is picked. Numbers of 32 bits
-//! that wrap around between two items are found by the last item's address.
+//! stored in line; where it is two to four times that, vectors with what lies in between are ([`every`]). Numbers of 32
+//! bits that wrap around between two items are found by the last item's address.
+
+mod every;
+
+use every::Kind;
 
 use super::emit::Widener;
 use super::ops::Leaf;
@@ -17,8 +21,8 @@ use super::refusal::Refusal;
 use super::shape::Shape;
 use crate::ir::arena::Id;
 use crate::ir::{
-    Access, BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, Definition, Op, Operand,
-    Terminator, TypeId, ValueId, definitions,
+    Access, BinaryOp, BlockId, CompareOp, ConvertOp, Definition, Op, Operand, Terminator, ValueId,
+    definitions,
 };
 use crate::optimise::is_skipped;
 
@@ -30,9 +34,6 @@ const MOST_SEEN: usize = 64;
 
 /// The largest factor of an extended number: with it, no number of 32 bits wraps around 64 bits.
 const MOST_BEHIND: i64 = 1 << 24;
-
-/// Bytes of elements of which every other one is loaded, as all processors can under a mask.
-const PICKED: std::ops::RangeInclusive<u64> = 4..=8;
 
 /// How much a number grows from item to item.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,6 +94,8 @@ pub(super) struct Stride {
     places: Operand,
     /// The distance in bytes, unless numbers wrap around.
     by: Operand,
+    /// A number that it is a multiple of.
+    unit: u64,
 }
 
 impl Widener<'_> {
@@ -112,11 +115,13 @@ impl Widener<'_> {
             None => self.out.int(long, 1),
         };
         by = self.scaled(by, growth.times);
-        if let Some(behind) = growth.extended {
+        let behind = growth.extended.unwrap_or(1);
+        if growth.extended.is_some() {
             by = self.out.value(Op::Convert(ConvertOp::SExt, by), long);
             by = self.scaled(by, behind);
         }
-        Stride { places, by }
+        let unit = growth.times.unsigned_abs().saturating_mul(behind.unsigned_abs());
+        Stride { places, by, unit }
     }
 
     /// An item's address.
@@ -264,7 +269,6 @@ impl Widener<'_> {
         access: Access,
     ) -> Result<Vec<Operand>, Refusal> {
         let in_line = self.is_apart_by(stride, size);
-        let gather = |this: &mut Self| Ok(this.gather_from(stride.places, leaves, access));
         self.guarded(
             Some(in_line),
             leaves,
@@ -272,17 +276,31 @@ impl Widener<'_> {
                 let first = this.place(stride, 0);
                 Ok(this.load_line(&[first], leaves, access, false))
             },
+            |this| this.load_apart(stride, leaves, size, access, 2),
+        )
+    }
+
+    /// Loads elements that are so many apart, or more.
+    fn load_apart(
+        &mut self,
+        stride: &Stride,
+        leaves: &[Leaf],
+        size: u64,
+        access: Access,
+        step: u32,
+    ) -> Result<Vec<Operand>, Refusal> {
+        let Some(step) = self.step(stride, leaves, size, access, Kind::Load, step) else {
+            return Ok(self.gather_from(stride.places, leaves, access));
+        };
+        let apart = self.is_apart_by(stride, u64::from(step) * size);
+        self.guarded(
+            Some(apart),
+            leaves,
             |this| {
-                if leaves.len() > 1 || !PICKED.contains(&size) || access.volatile {
-                    return gather(this);
-                }
-                let every_other = this.is_apart_by(stride, 2 * size);
-                let load = |this: &mut Self| {
-                    let first = this.place(stride, 0);
-                    Ok(vec![this.load_every_other(first, leaves[0].ty, size, access)])
-                };
-                this.guarded(Some(every_other), leaves, load, gather)
+                let first = this.place(stride, 0);
+                Ok(vec![this.load_every(step, first, leaves[0].ty, size, access)])
             },
+            |this| this.load_apart(stride, leaves, size, access, step + 1),
         )
     }
 
@@ -304,49 +322,35 @@ impl Widener<'_> {
                 this.store_line(&[first], values, leaves, access, false);
                 Ok(Vec::new())
             },
-            |this| {
-                this.scatter_to(stride.places, values, leaves, access);
-                Ok(Vec::new())
-            },
+            |this| this.store_apart(stride, values, leaves, size, access, 2),
         )?;
         Ok(())
     }
 
-    /// Loads the first of each two elements. The second vector ends with the last item's.
-    fn load_every_other(
+    /// Stores elements that are so many apart, or more.
+    fn store_apart(
         &mut self,
-        first: Operand,
-        element: TypeId,
+        stride: &Stride,
+        values: &[Operand],
+        leaves: &[Leaf],
         size: u64,
         access: Access,
-    ) -> Operand {
-        let lanes = self.out.lanes;
-        let (ty, pointer) = (self.out.vector_of(element), self.out.type_of(first));
-        let offset = (u64::from(lanes - 1) * size) as i64;
-        let access = Access { align: access.align.min(size as u32), ..access };
-        let second = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
-        let second = self.out.value(second, pointer);
-        let mask = self.mask;
-        let halves = [(first, 0), (second, lanes - 1)].map(|(at, begins)| {
-            let op = match mask {
-                None => Op::Load(at, access),
-                Some(mask) => {
-                    let masks = self.out.mask_type();
-                    let none = Operand::Const(self.out.module.constant(masks, ConstKind::Null));
-                    let item = |place: u32| match (begins + place) % 2 {
-                        0 => Some((begins + place) / 2),
-                        _ => Some(lanes),
-                    };
-                    let spread = Op::Shuffle(mask, none, (0..lanes).map(item).collect());
-                    Op::MaskedLoad(at, self.out.value(spread, masks), access)
-                }
-            };
-            self.out.value(op, ty)
-        });
-        let place = |item: u32| match 2 * item {
-            place if place < lanes => Some(place),
-            place => Some(place - (lanes - 1) + lanes),
+        step: u32,
+    ) -> Result<Vec<Operand>, Refusal> {
+        let Some(step) = self.step(stride, leaves, size, access, Kind::Store, step) else {
+            self.scatter_to(stride.places, values, leaves, access);
+            return Ok(Vec::new());
         };
-        self.out.value(Op::Shuffle(halves[0], halves[1], (0..lanes).map(place).collect()), ty)
+        let apart = self.is_apart_by(stride, u64::from(step) * size);
+        self.guarded(
+            Some(apart),
+            &[],
+            |this| {
+                let first = this.place(stride, 0);
+                this.store_every(step, first, values[0], size, access);
+                Ok(Vec::new())
+            },
+            |this| this.store_apart(stride, values, leaves, size, access, step + 1),
+        )
     }
 }

@@ -67,8 +67,9 @@ fn runs(random: &mut Random) -> Vec<Run> {
     let of = |random: &mut Random, all: &[i32]| all[random.below(all.len() as u64) as usize];
     (0..4)
         .map(|_| {
-            let [s, t] = [of(random, &[1, 1, 2, 2, 3, 0, -1, -2]), of(random, &[1, 2, 5, 0])];
-            let u = of(random, &[1, 1, 2, -1, 3]);
+            let [s, t] =
+                [of(random, &[1, 1, 2, 2, 3, 3, 4, 5, 0, -1, -2]), of(random, &[1, 2, 5, 0])];
+            let u = of(random, &[1, 1, 2, -1, 3, 3, 4, 5]);
             let ((b, reads), (c, writes)) = (extent(s), extent(u));
             // The most turns take the last element to the buffer's end, for all but the largest elements.
             let bytes = (0..(reads + 3 * t) * 8).map(|_| random.below(100) as u8).collect();
@@ -104,7 +105,7 @@ fn the_last_element_is_the_buffers_last() {
                 "kernel void k(global int *out, global const {ty} *in, int s, int b, int n) {{
                    int x = get_global_id(0); int a = 3; {test} a = in[b + x * s]; out[x] = a; }}"
             ));
-            let runs: Vec<Run> = [1, 2, 3, -1, -2, 0]
+            let runs: Vec<Run> = [1, 2, 3, 4, 5, -1, -2, 0]
                 .into_iter()
                 // A buffer begins behind an inaccessible page and ends in front of one in turn: both, for each number.
                 .flat_map(|s| [ITEMS, 41, 41, ITEMS].map(|n| (s, n)))
@@ -119,6 +120,36 @@ fn the_last_element_is_the_buffers_last() {
                     (Grid::line(ITEMS as u64, 48), args)
                 })
                 .collect();
+            same_in_all(&module, "k", &runs);
+        }
+    }
+}
+
+/// Pixels with a number of channels that is an argument: nothing but the items' own elements is written, and the last one
+/// is the buffer's last.
+#[test]
+fn channels_are_written_as_vectors() {
+    for (ty, bytes) in [("uchar", 1), ("short", 2), ("int", 4), ("float", 4), ("long", 8)] {
+        for test in ["", "if (x < n)"] {
+            let module = wide(&format!(
+                "kernel void k(global {ty} *out, global const {ty} *in, int s, int c, int n) {{
+                   int x = get_global_id(0); {test} out[x * s + c] = in[x * s + c] + 1; }}"
+            ));
+            let mut runs: Vec<Run> = Vec::new();
+            for s in 1..6 {
+                for (c, n) in [(0, ITEMS), (s - 1, 41), (s - 1, ITEMS)] {
+                    let count = s * (ITEMS - 1) + c + 1;
+                    let of = |by: i32| match ty {
+                        "float" => {
+                            (0..count).flat_map(|i| ((i * by) as f32).to_le_bytes()).collect()
+                        }
+                        _ => (0..count * bytes).map(|i| (i * by % 101) as u8).collect::<Vec<u8>>(),
+                    };
+                    let args =
+                        vec![Input::bytes(of(3)), Input::bytes(of(7)), int(s), int(c), int(n)];
+                    runs.push((Grid::line(ITEMS as u64, 48), args));
+                }
+            }
             same_in_all(&module, "k", &runs);
         }
     }
@@ -164,16 +195,21 @@ fn distances(body: &str) -> usize {
     found
 }
 
-/// Two for each load, of neighbours and of every other element, and one for each store.
+/// One to four elements for each load and store, as far as the distance may be so many.
 #[test]
 fn distances_are_looked_at() {
-    assert_eq!(distances("o[y * w + x] = a[y * w + x * s];"), 2);
-    assert_eq!(distances("o[y * w + x * s] = a[y * w + x];"), 1);
+    assert_eq!(distances("o[y * w + x] = a[y * w + x * s];"), 4);
+    assert_eq!(distances("o[y * w + x * s] = a[y * w + x];"), 4);
+    assert_eq!(distances("o[y * w + x] = ((global const struct { float x, y; } *)a)[x * s].y;"), 3);
+    assert_eq!(
+        distances("o[y * w + x] = ((global const struct { float x, y, z; } *)a)[x * s].y;"),
+        2
+    );
     let filter = "for (int j = 0; j < 3; j++) f += a[(y * s + j) * w + x * s]; o[y * w + x] = f;";
-    assert_eq!(distances(filter), 2 * 3);
+    assert_eq!(distances(filter), 4 * 3);
     let product = "for (int k = 0; k < n; k++) f += a[k * w + x * s]; o[y * w + x] = f;";
     // One more comparison ends the loop.
-    assert_eq!(distances(product), 2 + 1);
+    assert_eq!(distances(product), 4 + 1);
     // Places that differ otherwise.
     assert_eq!(distances("o[y * w + x] = a[x * x];"), 0);
     assert_eq!(distances("o[y * w + x] = a[x * s / 3];"), 0);
