@@ -251,6 +251,19 @@ fn read(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
     fetch(body, inst, image, sampler, 1)
 }
 
+/// A call of `read_imageh`, which LLVM's back end leaves unchanged, with a sampler or without.
+pub fn read_half(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
+    // The first operand is the function.
+    let image = (body.arg(inst, 1)?, kind(body, inst, 1)?);
+    if inst.rest().len() > 3 {
+        let sampler = body.arg(inst, 2)?;
+        return fetch(body, inst, image, sampler, 3);
+    }
+    let i64_type = body.b.module.types.int(64);
+    let sampler = body.int(i64_type, 0);
+    fetch(body, inst, image, sampler, 2)
+}
+
 /// Reads with coordinates of either type; operand `at` holds them.
 fn fetch(
     body: &mut Body<'_, '_>,

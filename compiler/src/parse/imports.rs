@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of functions that a module imports and the compiler knows: LLVM's intrinsics, the atomics and
-//! the sub-group barrier of OpenCL C, which LLVM's SPIR-V back end leaves under their mangled names,
-//! and the memory accesses of Intel's graphics compiler.
+//! the sub-group barrier and reads of half floats from images of OpenCL C, which LLVM's SPIR-V back end leaves under
+//! their mangled names, and the memory accesses of Intel's graphics compiler.
 
 use super::body::Body;
 use super::error::Result;
@@ -21,6 +21,10 @@ pub fn call(
         // The flags select the memory that is ordered; here all of it is.
         let (execution, ordering) = (Scope::Subgroup, Ordering::SeqCst);
         body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
+        return Ok(true);
+    }
+    if let Some(("read_imageh", _)) = demangle(name) {
+        image::read_half(body, inst)?;
         return Ok(true);
     }
     if opencl_c::effect(body, name) || lsc::call(body, inst, name, args)? {

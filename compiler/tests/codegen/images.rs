@@ -295,6 +295,51 @@ fn fetches_take_texels() {
     }
 }
 
+/// OpenCL C, "Image Read and Write Functions" of cl_khr_fp16: half floats are what floats round to. LLVM's back end leaves
+/// these reads as calls.
+#[test]
+fn half_floats_are_read_from_images() {
+    let text = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+        #define READ(name, kind, ...)                                                               \\
+          kernel void name##_h(read_only image##kind##_t image, sampler_t s, global const int4 *at, \\
+                               global float4 *out) {                                                \\
+            int4 p = at[get_global_id(0)];                                                          \\
+            if (p.w != 7)                                                                           \\
+              out[get_global_id(0)] = convert_float4(read_imageh(image, __VA_ARGS__));              \\
+          }                                                                                         \\
+          kernel void name##_f(read_only image##kind##_t image, sampler_t s, global const int4 *at, \\
+                               global float4 *out) {                                                \\
+            int4 p = at[get_global_id(0)];                                                          \\
+            if (p.w != 7)                                                                           \\
+              out[get_global_id(0)] =                                                               \\
+                  convert_float4(convert_half4(read_imagef(image, __VA_ARGS__)));                   \\
+          }
+        READ(plain, 2d, p.xy)
+        READ(sampled, 2d, s, p.xy)
+        READ(between, 2d, s, convert_float2(p.xy))
+        READ(array, 2d_array, p)
+        READ(row, 1d_buffer, p.x)";
+    let module = module(&clang::compile_text(text, &["-O2", "-w"]));
+    let mut rng = Rng(4);
+    for (name, kind) in [("plain", 2), ("sampled", 2), ("between", 2), ("array", 3), ("row", 5)] {
+        let half = kernels(&module, &format!("{name}_h"));
+        let float = kernels(&module, &format!("{name}_f"));
+        for layout in LAYOUTS.iter() {
+            for &channel in layout.channels.iter().filter(|&&channel| channel >= 2) {
+                let image = Image::random(&mut rng, KINDS[kind], layout, channel);
+                let mut at = image.places(&mut rng, ITEMS, 0);
+                for (half, float) in half.iter().zip(&float) {
+                    let (mut found, mut want) = (vec![7_u32; 4 * ITEMS], vec![7_u32; 4 * ITEMS]);
+                    execute(half, &image, Some(0), [&mut at, &mut found]);
+                    execute(float, &image, Some(0), [&mut at, &mut want]);
+                    let agree = found.iter().zip(&want).all(|(&a, &b)| same(a, b));
+                    assert!(agree, "{name}, {layout:?}, type {channel}");
+                }
+            }
+        }
+    }
+}
+
 /// Writes store the format's nearest number; outside of the image they store nothing, and items that do
 /// not write leave their texels unchanged.
 #[test]
