@@ -9,7 +9,13 @@
 //!   next = (i32) wide + size          ──▶      wide = sext i
 //! ```
 //!
-//! The right form has bounds ([`promises`](crate::widen)).
+//! The right form has bounds ([`promises`](crate::widen)). Any other index of a turn may have been computed in the last
+//! one, as in loops that load ahead:
+//!
+//! ```text
+//!   int j = start[0] + id;                                    wide = phi sext j, sext next
+//!   for (...) { sum += x[j]; j = start[k] + id; ... }
+//! ```
 
 use std::collections::HashMap;
 
@@ -28,8 +34,9 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     }
     let finder = Finder::new(module, function);
     let blocks = function.blocks.ids();
+    let counters = |id: BlockId| function.blocks[id].phis().filter_map(|phi| finder.counter(phi));
     let found: Vec<(BlockId, Counter)> =
-        blocks.flat_map(|id| finder.counters(id).into_iter().map(move |it| (id, it))).collect();
+        blocks.flat_map(|id| counters(id).map(move |it| (id, it)).collect::<Vec<_>>()).collect();
     for (id, counter) in found {
         shorten(module, function, id, counter);
     }
@@ -102,20 +109,13 @@ impl<'a> Finder<'a> {
         Self { module, function, made }
     }
 
-    fn counters(&self, block: BlockId) -> Vec<Counter> {
-        let phis: Vec<&Inst> = self.function.blocks[block].phis().collect();
-        phis.iter().filter_map(|phi| self.counter(phi, &phis)).collect()
-    }
-
-    fn counter(&self, phi: &Inst, phis: &[&Inst]) -> Option<Counter> {
+    fn counter(&self, phi: &Inst) -> Option<Counter> {
         let wide = phi.result?;
         let Op::Phi(arms) = &phi.op else { return None };
         if self.module.types[self.function.values[wide].ty] != Type::Int(64) {
             return None;
         }
-        let counts = arms.iter().any(|&(_, arm)| self.is_counted_by(arm, phis));
-        let kind = arms.iter().find_map(|&(_, arm)| Some(self.extended(arm)?.0));
-        let (true, Some(extends)) = (counts, kind) else { return None };
+        let extends = arms.iter().find_map(|&(_, arm)| Some(self.extended(arm)?.0))?;
         let arm = |&(from, arm): &(BlockId, Operand)| {
             if let Some(bits) = self.module.operand_bits(arm) {
                 let fits = match extends {
@@ -153,24 +153,5 @@ impl<'a> Finder<'a> {
             _ => ConvertOp::ZExt,
         };
         Some((kind, Arm::Shortened(from)))
-    }
-
-    /// Whether an extended number is one of some phis, or a sum with one.
-    fn is_counted_by(&self, operand: Operand, phis: &[&Inst]) -> bool {
-        let is_phi =
-            |it: Operand| phis.iter().any(|phi| phi.result.map(Operand::Value) == Some(it));
-        let of_phi = |it: Operand| match self.made(it) {
-            Some(&Op::Convert(ConvertOp::Trunc, from)) => is_phi(from),
-            _ => is_phi(it),
-        };
-        let sum = match self.extended(operand) {
-            Some((_, Arm::Is(sum) | Arm::Shortened(sum))) => sum,
-            _ => return false,
-        };
-        match self.made(sum) {
-            _ if is_phi(sum) => true,
-            Some(&Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b)) => of_phi(a) || of_phi(b),
-            _ => false,
-        }
     }
 }

@@ -48,16 +48,27 @@ impl Bounds {
         blocks: impl Iterator<Item = BlockId>,
     ) -> Self {
         let mut bounds = Self(vec![None; function.values.len()]);
-        for block in blocks {
-            for inst in &function.blocks[block].insts {
-                let Some(result) = inst.result else { continue };
-                let Some(bits) = bits(module, function.values[result].ty) else { continue };
-                // A number that may have the sign's bit is not told from a negative one.
-                let fits = |most: &u64| *most >> (bits - 1) == 0;
-                bounds.0[result.index()] = bounds.of_inst(module, function, inst).filter(fits);
-            }
+        let blocks: Vec<BlockId> = blocks.collect();
+        // What comes from the last turn of a loop is known when its phi is seen again.
+        if bounds.pass(module, function, &blocks) {
+            bounds.pass(module, function, &blocks);
         }
         bounds
+    }
+
+    /// Finds more bounds; returns whether a phi has none.
+    fn pass(&mut self, module: &Module, function: &Function, blocks: &[BlockId]) -> bool {
+        let mut misses = false;
+        for inst in blocks.iter().flat_map(|block| &function.blocks[*block].insts) {
+            let Some(result) = inst.result else { continue };
+            let Some(bits) = bits(module, function.values[result].ty) else { continue };
+            // A number that may have the sign's bit is not told from a negative one.
+            let fits = |most: &u64| *most >> (bits - 1) == 0;
+            let found = self.of_inst(module, function, inst).filter(fits);
+            misses |= found.is_none() && matches!(inst.op, Op::Phi(_));
+            self.0[result.index()] = found;
+        }
+        misses
     }
 
     /// The greatest number that an operand of integers, or a component of it, may be, if it is never negative, nor ever

@@ -2,6 +2,9 @@
 //! Indices of 32 bits that begin at a number of the group, which clang computes in 64 bits, and loops that compare them
 //! with numbers of 64 bits.
 
+use tally_compiler::ir::{Inst, Op};
+use tally_compiler::widen::widen;
+
 use crate::diff::{Run, same_in_all};
 use crate::harness::{Grid, clang, module};
 use crate::transpose::apart;
@@ -42,6 +45,50 @@ fn indices_from_a_number_of_the_group_are_lines() {
     assert_eq!(apart(&reading(found)), (1, 0));
 }
 
+/// Loops that load ahead: each turn has the index of the next one, which clang keeps extended.
+#[test]
+fn indices_of_the_next_turn_are_lines() {
+    let ahead = |ty: &str, found: &str| {
+        reading(&format!(
+            "global const int *p = (global const int *)in;
+             {ty} j = (p[0] & {found}) + ({ty})item;
+             float t = in[j];
+             for (int k = 2; k < n; k++) {{
+               float d = out[j];
+               j = (p[k] & {found}) + ({ty})item;
+               s += d * t;
+               t = in[j];
+             }}
+             s += t;"
+        ))
+    };
+    // What is loaded may be any number, so each of the three lines has a gather beside it.
+    for ty in ["int", "uint"] {
+        let text = ahead(ty, "-1");
+        assert_eq!((apart(&text), lines(&text)), ((3, 0), 3), "{ty}");
+    }
+    // What comes from the last turn has bounds, too.
+    assert_eq!(apart(&ahead("int", "255")), (0, 0));
+    let turned = "global const int *p = (global const int *)in;
+                  int j = item, x = p[j];
+                  for (int k = 1; k < n; k++) {
+                    s += in[j] * x; j = (p[k] & 4095) + (int)item; x = p[j]; }";
+    assert_eq!(apart(&reading(turned)), (0, 0));
+}
+
+/// The number of lines that a kernel loads, widened to 16 items.
+fn lines(text: &str) -> usize {
+    let module = module(&clang::compile_text(text, &["-O2", "-w"]));
+    let widened = widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let line = |inst: &&Inst| match (&inst.op, inst.result) {
+        (Op::Load(..), Some(it)) => widened.module.types.lanes(function.values[it].ty) == 16,
+        _ => false,
+    };
+    insts.filter(line).count()
+}
+
 /// Sums, products and counters, which wrap around in all groups, in some of them, or in some of their items.
 #[test]
 fn indices_from_a_number_of_the_group_wrap_around() {
@@ -64,6 +111,8 @@ fn indices_from_a_number_of_the_group_wrap_around() {
         "for (uint i = m << 28; (long)i > n; i -= 0x30000000) ADD (int)(i - 0x40000010u + (uint)item);",
         "for (uint i = m + item; i < (ulong)m + n; i += size) ADD (int)i;",
         "for (uint i = m + item; i <= (ulong)m + n; i += 7) ADD i;",
+        "int j = m + item; for (int k = 0; k < 5; k++) { ADD j; j = m + in[k] + (int)item; ADD j; }",
+        "uint j = m - item; for (int k = 0; k < 5; k++) { ADD j; j = in[k] * n - m + (uint)item; ADD j; }",
         "int b = m; for (uint i = m + item; (ulong)(long)(int)i < (ulong)(long)b + n; i += 9) ADD i;",
         "int b = m; if (b > -1000) for (uint i = m - item; (long)(int)i > (long)b - n; i -= 3) ADD (int)i;",
     ];
