@@ -93,11 +93,11 @@ use tiles::Tile;
 use way::Way;
 
 /// The maximum number of instructions of a kernel, with all functions that it calls, that is widened.
-const MAX_INSTRUCTIONS: usize = 1 << 14;
+const MAX_INSTRUCTIONS: usize = 1 << 16;
 /// The maximum weight of these, so that a kernel that inlining would make huge is not copied first.
-pub const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
+pub const MAX_WEIGHT: usize = 2 * MAX_INSTRUCTIONS;
 /// The maximum number of blocks.
-const MAX_BLOCKS: usize = 1 << 11;
+const MAX_BLOCKS: usize = 1 << 13;
 /// The maximum private memory of an item in bytes.
 const MAX_PRIVATE_BYTES: u64 = 16 << 10;
 /// The maximum if vectors may have few items but frames for all ([`least_row`]): such frames still

@@ -351,6 +351,23 @@ fn chains_of_addresses_are_not_repeated() {
     same(&module, "k", Grid::line(64, 64), &[ints(64, |i| i % 5), ints(256, |i| i)], "");
 }
 
+/// Ciphers and hashes with all their functions inlined.
+#[test]
+fn kernels_of_many_instructions_are_widened() {
+    let text = "
+        #define ROUND x = (x ^ y) * 77 + z; y = rotate(y + x, 7u); z += y ^ 0x5bd1e995;
+        #define EIGHT(a) a a a a a a a a
+        kernel void k(global uint *out) {
+          uint x = get_global_id(0), y = x * 3, z = ~x;
+          EIGHT(EIGHT(EIGHT(EIGHT(ROUND))))
+          out[get_global_id(0)] = x + y + z; }";
+    let module = module(&clang::compile_text(text, &["-O2", "-w"]));
+    let function = &module.functions[module.kernels[0].function];
+    let size: usize = function.blocks.iter().map(|(_, block)| block.insts.len()).sum();
+    assert!((20_000..65_536).contains(&size), "{size} instructions");
+    widen(&module, &module.kernels[0], 16).expect("it is widened");
+}
+
 /// "Not widened: [...] 524,288 values once widened" (README.md)
 #[test]
 fn what_grows_too_much_is_refused() {
