@@ -55,6 +55,7 @@ mod memory;
 mod names;
 mod ops;
 mod parts;
+mod picks;
 mod prefetch;
 mod promises;
 mod queries;

@@ -13,6 +13,7 @@ use crate::ir::{Access, ConstKind, Op, Operand, TypeId};
 use crate::optimise::is_skipped;
 use crate::widen::emit::Widener;
 use crate::widen::ops::Leaf;
+use crate::widen::picks::{Pick, Source, picks};
 
 /// The name by which it is left out.
 const NAME: &str = "channels";
@@ -75,26 +76,16 @@ impl Widener<'_> {
             };
             pieces.push(self.out.value(op, ty));
         }
-        let mut picked: Option<Operand> = None;
-        for (pair, two) in (0..).zip(pieces.chunks(2)) {
-            let place = |item: u32| {
-                let piece = (item * step / lanes).min(step - 1);
-                let place = item * step - begins[piece as usize] + piece % 2 * lanes;
-                (piece / 2 == pair).then_some(place)
-            };
-            let [a, b] = [two[0], *two.last().unwrap_or(&two[0])];
-            let own = Op::Shuffle(a, b, (0..lanes).map(place).collect());
-            let own = self.out.value(own, ty);
-            picked = Some(match picked {
-                None => own,
-                Some(before) => {
-                    let both = |item| Some(if place(item).is_some() { lanes + item } else { item });
-                    let both = Op::Shuffle(before, own, (0..lanes).map(both).collect());
-                    self.out.value(both, ty)
-                }
+        let wanted: Vec<u32> = (0..lanes).map(|item| item * step).collect();
+        let mut picked = Vec::new();
+        for Pick { of, places } in picks(&begins, lanes, &wanted) {
+            let [a, b] = of.map(|source| match source {
+                Source::Vector(number) => pieces[number],
+                Source::Shuffle(number) => picked[number],
             });
+            picked.push(self.out.value(Op::Shuffle(a, b, places), ty));
         }
-        picked.unwrap_or(pieces[0])
+        picked.pop().unwrap_or(pieces[0])
     }
 
     /// Stores to the first of each so many elements.

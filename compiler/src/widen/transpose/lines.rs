@@ -15,6 +15,7 @@ use std::ops::RangeInclusive;
 use super::{CHUNK, Chunk, Kind, Part, Writer, is_all};
 use crate::ir::{Access, ConstKind, Inst, Module, Op, Operand, ValueId};
 use crate::optimise::is_skipped;
+use crate::widen::picks::{Pick, Source, picks};
 
 /// The name by which lines under masks are left out.
 const NAME: &str = "masked-lines";
@@ -23,8 +24,10 @@ const NAME: &str = "masked-lines";
 const MASKED: RangeInclusive<i64> = 4..=8;
 /// Bytes of the longest vectors.
 const LONGEST: u64 = 64;
-/// The most vectors of a line: picking a part takes one instruction less than there are.
-const MOST: usize = 4;
+/// The most vectors of a line: picking a part takes at most as many instructions.
+const MOST: u32 = 4;
+/// Bytes from an item to the next one in the longest lines, those of few items.
+const LONGEST_STEP: i64 = LONGEST as i64 * MOST as i64;
 /// How many parts of an item are written as a line: fewer and more are words, or rows.
 const WRITTEN: usize = 3;
 
@@ -33,7 +36,10 @@ pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> u
     let size = module.types.size(chunk.element) as i64;
     let (Some(step @ 1..), Some(first)) = (chunk.rows.step, parts.first()) else { return 0 };
     let masks = chunk.kind == Kind::Read && MASKED.contains(&size) && !is_skipped(NAME);
-    if !(is_all(module, chunk.mask) || masks) || step % size != 0 || step <= size {
+    if !(is_all(module, chunk.mask) || masks)
+        || step % size != 0
+        || !(size + 1..=LONGEST_STEP).contains(&step)
+    {
         return 0;
     }
     let here = |part: &&Part| {
@@ -44,7 +50,7 @@ pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> u
     let fits = match chunk.kind {
         Kind::Read => {
             let line = Line::of(size, step, &parts[..count], chunk.lanes);
-            line.count() <= MOST as u64
+            line.count() <= MOST
         }
         Kind::Write => {
             let next = |(number, part): (i64, &Part)| part.offset == first.offset + number * size;
@@ -61,29 +67,30 @@ pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> u
 struct Line {
     /// Bytes of an element.
     size: u64,
-    /// From an item's to the next one's.
-    step: u64,
-    elements: u64,
+    /// Elements from an item's to the next one's.
+    step: u32,
+    elements: u32,
     /// The elements of a vector.
-    each: u64,
+    each: u32,
 }
 
 impl Line {
     fn of(size: i64, step: i64, parts: &[Part], lanes: u32) -> Self {
         let reach = parts.iter().map(|part| part.offset - parts[0].offset).max().unwrap_or(0);
-        let (size, step) = (size as u64, (step / size) as u64);
-        let elements = u64::from(lanes - 1) * step + reach as u64 / size + 1;
-        let each = (LONGEST / size).min(1 << elements.ilog2());
+        let step = (step / size) as u32;
+        let elements = (lanes - 1) * step + (reach / size) as u32 + 1;
+        let size = size as u64;
+        let each = ((LONGEST / size) as u32).min(1 << elements.ilog2());
         Self { size, step, elements, each }
     }
 
     /// How many vectors it takes.
-    fn count(&self) -> u64 {
+    fn count(&self) -> u32 {
         self.elements.div_ceil(self.each)
     }
 
     /// The first element of each vector. The last one ends where the line does.
-    fn pieces(&self) -> impl Iterator<Item = u64> {
+    fn begins(&self) -> impl Iterator<Item = u32> {
         let (last, each) = (self.elements - self.each, self.each);
         (0..self.count()).map(move |number| (number * each).min(last))
     }
@@ -96,26 +103,26 @@ impl Writer<'_> {
         let step = chunk.rows.step.unwrap_or(0);
         let line = Line::of(size as i64, step, &chunk.parts, chunk.lanes);
         let ty = self.vector(chunk.element, line.each as usize);
-        let reach = |part: &Part| (part.offset - chunk.parts[0].offset) as u64 / size;
-        let mut pieces = Vec::new();
-        for first in line.pieces() {
-            let (at, access) = self.place_in_line(chunk, first * line.size);
+        let reach = |part: &Part| ((part.offset - chunk.parts[0].offset) as u64 / size) as u32;
+        let mut vectors = Vec::new();
+        for first in line.begins() {
+            let (at, access) = self.place_in_line(chunk, u64::from(first) * line.size);
             let op = if is_all(self.module, chunk.mask) {
                 Op::Load(at, access)
             } else {
                 let of_part = |place| chunk.parts.iter().any(|part| reach(part) == place);
                 let elements = first..first + line.each;
-                let item = |at| of_part(at % line.step).then_some((at / line.step) as u32);
+                let item = |at| of_part(at % line.step).then_some(at / line.step);
                 let mask = self.mask_of_elements(chunk, elements.map(item));
                 Op::MaskedLoad(at, mask, access)
             };
-            pieces.push((first, self.value(op, ty)));
+            vectors.push(self.value(op, ty));
         }
         let mut results = Vec::new();
         for part in &chunk.parts {
-            let reach = reach(part);
-            let wanted = (0..u64::from(chunk.lanes)).map(|item| item * line.step + reach);
-            let vector = self.picked(&pieces, wanted.collect(), chunk);
+            let wanted: Vec<u32> =
+                (0..chunk.lanes).map(|item| item * line.step + reach(part)).collect();
+            let vector = self.picked(&line, &vectors, &wanted, chunk);
             if let Operand::Value(value) = part.value {
                 results.push((value, vector));
             }
@@ -137,45 +144,25 @@ impl Writer<'_> {
         self.value(Op::Shuffle(chunk.mask, none, picks), ty)
     }
 
-    /// A vector of some elements of a line, of which the pieces begin at the given ones.
-    fn picked(&mut self, pieces: &[(u64, Operand)], wanted: Vec<u64>, chunk: &Chunk) -> Operand {
-        let ty = self.module.operand_type(self.function, pieces[0].1);
-        let each = u64::from(self.module.types.lanes(ty));
-        // The places of elements in the last piece that has them.
-        let piece = |element: u64| pieces.iter().rposition(|piece| piece.0 <= element).unwrap_or(0);
-        let mut so_far: Option<(Operand, Vec<Option<u32>>)> = None;
-        let lanes = chunk.lanes as usize;
-        let out = self.vector(chunk.element, lanes);
-        for (pair, two) in pieces.chunks(2).enumerate() {
-            let second = two.get(1).unwrap_or(&two[0]);
-            let place = |&element: &u64| {
-                let number = piece(element);
-                let of_pair = number / 2 == pair;
-                let behind = if number % 2 == 1 { each } else { 0 };
-                of_pair.then(|| (element - pieces[number].0 + behind) as u32)
-            };
-            let pick: Vec<Option<u32>> = wanted.iter().map(place).collect();
-            if pick.iter().all(Option::is_none) {
-                continue;
-            }
-            let next = self.value(Op::Shuffle(two[0].1, second.1, pick.clone()), out);
-            so_far = Some(match so_far {
-                None => (next, pick),
-                Some((before, picked)) => {
-                    let both = (0..lanes as u32).map(|lane| {
-                        let has = |pick: &[Option<u32>]| pick[lane as usize].is_some();
-                        match (has(&picked), has(&pick)) {
-                            (true, _) => Some(lane),
-                            (_, true) => Some(lane + lanes as u32),
-                            _ => None,
-                        }
-                    });
-                    let both: Vec<Option<u32>> = both.collect();
-                    (self.value(Op::Shuffle(before, next, both.clone()), out), both)
-                }
+    /// A vector of some elements of a line, whose vectors begin at the given ones.
+    fn picked(
+        &mut self,
+        line: &Line,
+        vectors: &[Operand],
+        wanted: &[u32],
+        chunk: &Chunk,
+    ) -> Operand {
+        let ty = self.vector(chunk.element, wanted.len());
+        let begins: Vec<u32> = line.begins().collect();
+        let mut picked = Vec::new();
+        for Pick { of, places } in picks(&begins, line.each, wanted) {
+            let [a, b] = of.map(|source| match source {
+                Source::Vector(number) => vectors[number],
+                Source::Shuffle(number) => picked[number],
             });
+            picked.push(self.value(Op::Shuffle(a, b, places), ty));
         }
-        so_far.map_or(pieces[0].1, |it| it.0)
+        picked.pop().unwrap_or(vectors[0])
     }
 
     /// Stores a line.
