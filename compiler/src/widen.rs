@@ -308,6 +308,9 @@ fn widen_for(
     if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
         return Err(Refusal::new("items that retry, one by one, to change local memory"));
     }
+    if !together && asked_lanes().is_none() && strips::counts::prevail(&module, &source, &way) {
+        return Err(Refusal::new("items that count in private arrays of their own"));
+    }
     let inside = match together || flat.is_some() || rows != Rows::Whole {
         true => None,
         false => Inside::of(&mut module, &source, &way, &steps),

@@ -19,6 +19,7 @@
 //! known from their addresses, or tested before each strip: then the loop goes on as before. Of one item's
 //! accesses only, since those of two are not in order.
 
+pub(super) mod counts;
 pub(super) mod ragged;
 pub(super) mod splits;
 mod write;

@@ -55,6 +55,7 @@ mod parted;
 mod passes;
 mod pipes;
 mod printf;
+mod private_counts;
 mod programs;
 mod promises;
 mod quotients;

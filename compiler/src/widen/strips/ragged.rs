@@ -117,7 +117,7 @@ fn cost(module: &Module, source: &Function, op: &Op) -> Option<usize> {
 }
 
 /// By how much an address or a number grows in a turn, if numbers do not wrap around.
-fn grows(lines: &Lines<'_>, operand: Operand, depth: usize) -> Option<i64> {
+pub(super) fn grows(lines: &Lines<'_>, operand: Operand, depth: usize) -> Option<i64> {
     if let Some(step) = lines.step(operand, 0) {
         return Some(step);
     }
