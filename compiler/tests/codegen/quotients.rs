@@ -71,3 +71,25 @@ fn zero_and_infinity_have_exact_reciprocals() {
         }
     }
 }
+
+/// LLVM alone finds that the quotients' remainders are 1, and its selection of instructions has made nothing of what
+/// is multiplied with them.
+#[test]
+fn upper_halves_of_products_with_ones_are_zero_without_optimisation() {
+    let text = "kernel void ones(global uint *out, global const uint *in) {
+                  size_t i = get_global_id(0), l = get_local_id(0);
+                  ulong by = (((l << 55) + 7) & 0xfff) + 1;
+                  out[i] = in[i] + mul_hi(in[i], (uint)((ulong)-55 % by));
+                }";
+    let module = module(&clang::compile_text(text, &["-O0"]));
+    let mut numbers: Vec<u32> = (0..64).map(|i| 0xf000_0000 + i).collect();
+    for (target, lanes) in widths() {
+        let Some(kernel) = Kernel::with_text(&module, "ones", &target, lanes, &|text| text) else {
+            continue;
+        };
+        let mut out = vec![7; numbers.len()];
+        let args = vec![buffer(&mut out), buffer(&mut numbers)];
+        kernel.run(Grid::line(64, 64), args);
+        assert_eq!(out, numbers, "{lanes} items, {target:?}");
+    }
+}
