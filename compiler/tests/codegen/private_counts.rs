@@ -21,7 +21,7 @@ fn kernels_that_mostly_count_in_private_arrays_are_not_widened() {
            float4 h[256]; int x = get_global_id(0);
            for (int i = 0; i < 256; i++) h[i] = 0;
            for (int i = 0; i < k; i++) {{
-             float4 v = clamp(in[x + i], 0.0f, 1.0f) * 255;
+             float4 v = clamp(in[x + i * k], 0.0f, 1.0f) * 255;
              h[(int)v.x].x += 1; h[(int)v.y].y += 1; h[(int)v.z].z += 1; h[(int)v.w].w += 1;
            }}
            float4 m = 0; for (int i = 0; i < 256; i++) m = fmax(m, h[i]);
