@@ -139,6 +139,7 @@ fn lower_both(
     let mut unit = Unit::new(module, kernel);
     unit.shows_variables = shows_variables;
     unit.joins = widened.is_some_and(|widened| widened.joins);
+    unit.long_rows = widened.is_some_and(|widened| widened.long_rows);
     unit.sums = widened.and_then(|widened| widened.sums);
     unit.promised =
         widened.map(|widened| promises::hold(&widened.promises, kernel)).unwrap_or_default();

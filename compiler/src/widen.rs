@@ -141,6 +141,8 @@ pub struct Widened {
     pub side_by_side: bool,
     /// Whether groups may join their rows ([`joins`]).
     pub joins: bool,
+    /// Whether joined rows are best as long as they can be ([`joins::are_best_long`]).
+    pub long_rows: bool,
     /// The size in bytes of the integers of which joined groups keep sums, if they do ([`sums`]).
     pub sums: Option<u64>,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
@@ -375,6 +377,8 @@ fn widen_for(
     let tiles: Vec<Tile> = heights
         .filter_map(|height| tiles::tile(&mut module, &source, &way, &steps, height))
         .collect();
+    let long_rows =
+        joins && side_by_side && tiles.is_empty() && joins::are_best_long(&source, &way);
     // Copies of code are no more to wait for.
     let long = prefetch::is_long(&source);
     let waits = latency::waits_for_itself(&module, &source, &way);
@@ -514,6 +518,7 @@ fn widen_for(
         turned,
         side_by_side,
         joins,
+        long_rows,
         sums,
         subgroups,
         remarks,

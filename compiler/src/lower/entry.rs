@@ -74,7 +74,6 @@ pub(super) fn lower(
     };
     let lanes = || vectors.iter().map(|runner| runner.lanes);
     if let (JOINED, Some(least), Some(most)) = (entry, lanes().min(), lanes().max()) {
-        unit.declare("i64", "llvm.cttz.i64", "i64, i1");
         text += &head(ENTRY, false);
         text += &match unit.sums {
             Some(size) => joined::summed(unit, JOINED, size),
@@ -82,7 +81,7 @@ pub(super) fn lower(
                 let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
                 let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
                 let tall: Vec<u32> = tiles.iter().map(|tile| tile.1).collect();
-                joined::rows(&sizes, JOINED, (least, most), &tall)
+                joined::rows(unit, &sizes, JOINED, (least, most), &tall)
             }
         };
     }

@@ -92,6 +92,8 @@ pub(super) struct Unit<'m> {
     pub(super) exact: Option<[u32; 3]>,
     /// Whether groups join their rows ([`super::joined`]).
     pub(super) joins: bool,
+    /// Whether these are best as long as they can be.
+    pub(super) long_rows: bool,
     /// The size in bytes of the integers of which joined groups keep sums (`rt/sums.c`), if they do.
     pub(super) sums: Option<u64>,
     /// Code that finds out whether vectors may run a group ([`super::promises`]).
@@ -144,6 +146,7 @@ impl<'m> Unit<'m> {
             inlining: Inlining::Usual,
             exact: None,
             joins: false,
+            long_rows: false,
             sums: None,
             promised: String::new(),
             axis: 0,

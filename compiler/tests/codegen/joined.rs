@@ -148,6 +148,116 @@ fn rows_of_whole_vectors_join_for_longer_ones() {
     }
 }
 
+/// Whether the rows of a kernel's groups join for rows as long as can be.
+fn are_long(body: &str) -> bool {
+    let text = format!(
+        "kernel void k(global float *out, global const float *in, global const float *taps, int w, int h, int n,
+           read_only image2d_t image) {{
+           int x = get_global_id(0), y = get_global_id(1);
+           if (x >= w || y >= h) return;
+           {body}
+         }}"
+    );
+    let module = module(&clang::compile_text(&text, &["-O2", "-w"]));
+    let kernel = &module.kernels[0];
+    let widened = widen(&module, kernel, lanes(kernel)).expect("a plain kernel");
+    assert!(widened.joins, "{body}");
+    widened.long_rows
+}
+
+/// Rows are long where items access memory side by side, and where nothing that a loop reads is the same for all rows.
+#[test]
+fn long_rows_are_for_neighbours() {
+    for body in [
+        "out[y * w + x] = in[y * w + x] * taps[x];",
+        "float s = 0; for (int k = 0; k < n; k++) s += in[(y + k) * w + x] * taps[k]; out[y * w + x] = s;",
+        "for (int k = 0; k < n; k++) out[(k * h + y) * w + x] = in[(k * h + y) * w + x] + 1;",
+    ] {
+        assert!(are_long(body), "{body}");
+    }
+    for body in [
+        "float s = 0; for (int k = 0; k < n; k++) s += in[y * n + k] * taps[k * w + x]; out[y * w + x] = s;",
+        "out[y * w + x] = in[(y + x * n / 100) * w + x];",
+        "float s = 0; for (int k = 0; k < n; k++) s = s * s + x; out[y * w + x] = s;",
+        "out[y * w + x] = read_imagef(image, (int2)(x, y)).x;",
+    ] {
+        assert!(!are_long(body), "{body}");
+    }
+}
+
+/// In launches of many groups, of few, and of few in a row, each item of long rows runs once.
+#[test]
+fn all_items_of_long_rows_run_once() {
+    let module = wide(
+        "kernel void places(global int *out, global const int *in) {
+           int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+           int nx = get_global_size(0), ny = get_global_size(1), o = get_global_offset(0) == 5;
+           int at = ((z - 2 * o) * ny + y - o) * nx + x - 5 * o;
+           out[at] += in[at] + x + 3 * y + 5 * z + 7 * (int)get_num_groups(0);
+         }",
+    );
+    let kernel = &module.kernels[0];
+    assert!(widen(&module, kernel, lanes(kernel)).expect("a plain kernel").long_rows);
+    let more = [
+        ([1, 8, 1], [16, 32, 1]),
+        ([1, 8, 1], [19, 33, 1]),
+        ([3, 5, 1], [5, 60, 1]),
+        ([2, 1, 9], [9, 1, 40]),
+        ([16, 7, 1], [3, 50, 1]),
+        ([64, 1, 1], [40, 1, 1]),
+        ([8, 1, 1], [300, 1, 1]),
+    ];
+    let grids =
+        grids().chain(more.into_iter().flat_map(|(group, counts): ([u32; 3], [u64; 3])| {
+            let all = [0, 1, 2].map(|d| counts[d] * u64::from(group[d]));
+            let part = [all[0] - u64::from(group[0]) / 2, all[1] - u64::from(group[1]) / 2, all[2]];
+            [
+                Grid { offset: [0; 3], global: all, group },
+                Grid { offset: [5, 1, 2], global: part, group },
+            ]
+        }));
+    let runs: Vec<Run> = grids
+        .map(|grid| {
+            let n = grid.global.iter().product::<u64>() as i32;
+            (grid, vec![ints(n, |i| i), ints(n, |i| i * 29 % 1013)])
+        })
+        .collect();
+    same_in_all(&module, "places", &runs);
+    for target in targets() {
+        let kernel =
+            Kernel::in_form(&module, "places", &target, Form::Uneven).expect("it has that form");
+        compare_with(&kernel, &module, "places", &runs).unwrap_or_else(|how| panic!("{how}"));
+    }
+}
+
+/// Groups of 32 x 8 run rows of 256 items where each has one; where there are many, some run rows of all groups beside each
+/// other.
+#[test]
+fn rows_of_whole_vectors_join_for_long_stretches() {
+    let module = wide(
+        "kernel void stamps(global int *out, global int *count, int n) {
+           out[get_global_id(1) * n + get_global_id(0)] = (*count)++;
+         }",
+    );
+    // The items of a row that run one after the other.
+    let stretch = |kernel: &Kernel, counts: [u64; 3]| {
+        let global = [32 * counts[0], 8 * counts[1], 1];
+        let (mut out, mut count) = (vec![0i32; (global[0] * global[1]) as usize], [0i32]);
+        let width = global[0] as i32;
+        let grid = Grid { offset: [0; 3], global, group: [32, 8, 1] };
+        kernel.run(grid, vec![buffer(&mut out), buffer(&mut count), value(width)]);
+        let row = &out[..width as usize];
+        1 + row.windows(2).take_while(|two| (0..=1).contains(&(two[1] - two[0]))).count()
+    };
+    for target in targets() {
+        let kernel =
+            Kernel::in_form(&module, "stamps", &target, Form::Usual).expect("every kernel has it");
+        assert_eq!(stretch(&kernel, [16, 1, 1]), 256);
+        assert_eq!(stretch(&kernel, [16, 32, 1]), 512);
+        assert_eq!(stretch(&kernel, [5, 32, 1]), 160);
+    }
+}
+
 /// Groups stay alone if an item can tell its own, or may wait for another one's.
 #[test]
 fn groups_that_can_be_told_apart_stay_alone() {
