@@ -396,6 +396,12 @@ impl<'a> Lines<'a> {
         self.own.get(&value).copied()
     }
 
+    /// Whether an operand is a phi of the loop itself, not of one inside it.
+    fn is_of_header(&self, operand: Operand) -> bool {
+        let mut phis = self.function.blocks[self.header].phis();
+        phis.any(|phi| phi.result.map(Operand::Value) == Some(operand))
+    }
+
     /// By how much a phi grows in a turn, if it is a pointer or a number of 32 or 64 bits to which a constant
     /// is added.
     fn step_of_phi(&self, phi: ValueId, arms: &[(BlockId, Operand)]) -> Option<i64> {

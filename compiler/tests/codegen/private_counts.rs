@@ -54,6 +54,22 @@ fn kernels_that_mostly_count_in_private_arrays_are_not_widened() {
            for (int i = 0; i < 50; i++) h[in[x + i * w]]++;
            {most}
          }}
+         kernel void yes_window(global uint *out, global const uchar *in, int w, int r) {{
+           uint h[256]; int x = get_global_id(0); {zero}
+           for (int i = -r; i <= r; i++) for (int j = -r; j <= r; j++) h[in[x + i + j * w]]++;
+           {most}
+         }}
+         kernel void no_rows_of_groups(global uint *out, global const uchar *in, int w, int h) {{
+           uint c[256]; int x = get_global_id(0), n = get_global_size(0);
+           for (int i = 0; i < 256; i++) c[i] = 0;
+           for (int i = 0; i < h; i++) for (int j = x; j < w; j += n) c[in[i * w + j]]++;
+           uint m = 0; for (int i = 0; i < 256; i++) m = max(m, c[i]); out[x] = m;
+         }}
+         kernel void no_strides(global uint *out, global const uchar *in, int w) {{
+           uint h[256]; int x = get_global_id(0), n = get_global_size(0); {zero}
+           for (int j = x; j < w; j += n) h[in[j]]++;
+           {most}
+         }}
          kernel void no_columns(global uint *out, global const uchar *in, int w, int k) {{
            uint h[256]; int x = get_global_id(0); {zero}
            for (int i = 0; i < k; i++) h[in[x + i * w]]++;

@@ -70,20 +70,27 @@ pub(in crate::widen) fn prevail(module: &Module, source: &Function, way: &Way) -
     })
 }
 
-/// The loads of a loop's turn that are next to those of other items, and far from those of other turns: vectors load them
-/// at once, and for one item each is another cache line's. None if that cannot be told.
+/// The loads of a loop's turn that are far from those of other turns: for one item, each is another cache line's. Most are
+/// next to those of other items, and vectors load them at once. Turns of a loop around are near, too: a window's columns
+/// have neighbours. None if that cannot be told.
 fn far_loads(module: &Module, source: &Function, way: &Way, index: usize) -> Option<usize> {
     let header = way.flow.loops[index].header;
     if way.shapes.turns_around(&way.flow, header).is_some_and(|turns| turns <= FEW_TURNS) {
         return Some(0);
     }
     let body = Body::of(source, &way.flow, header)?;
-    let lines = Lines::new(module, source, way.shapes.promised(), &body);
+    let around = way.flow.around(header).filter(|&outer| outer != index);
+    let around =
+        around.filter_map(|outer| Body::of(source, &way.flow, way.flow.loops[outer].header));
+    let lines = |body: &Body| Lines::new(module, source, way.shapes.promised(), body);
+    let (own, around) = (lines(&body), around.map(|body| lines(&body)).collect::<Vec<_>>());
     let is_far = |inst: &Inst| {
-        let (&Op::Load(at, _), Some(value)) = (&inst.op, inst.result) else { return false };
-        let size = module.types.size(source.values[value].ty) as i64;
-        let is_line = matches!(lines.shape(way, at), Shape::Strided { step, .. } if step == size);
-        is_line && grows(&lines, at, 0).is_none_or(|by| by.abs() > LINE)
+        let &Op::Load(at, _) = &inst.op else { return false };
+        let is_own = own.space(at) == Some(AddressSpace::Private);
+        let moves = |lines: &Lines<'_>| grows(lines, at, 0).unwrap_or(i64::MAX).unsigned_abs();
+        let is_near = moves(&own) <= LINE as u64
+            || around.iter().any(|lines| (1..=LINE as u64).contains(&moves(lines)));
+        !is_own && !is_near
     };
     Some(body.insts(source).filter(|(_, inst)| is_far(inst)).count())
 }

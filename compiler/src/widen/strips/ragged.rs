@@ -131,6 +131,10 @@ pub(super) fn grows(lines: &Lines<'_>, operand: Operand, depth: usize) -> Option
             })
         }
         &Op::Binary(BinaryOp::Add, a, b) => grows(a)?.checked_add(grows(b)?),
+        // In a loop inside this one it grows by what its first value does.
+        Op::Phi(arms) if !lines.is_of_header(operand) => {
+            arms.iter().find_map(|&(_, arm)| grows(arm))
+        }
         _ => None,
     }
 }
