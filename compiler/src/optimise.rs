@@ -30,6 +30,7 @@ mod registers;
 pub mod rename;
 mod rotate;
 mod selects;
+mod shared;
 mod simplify;
 mod slots;
 mod spelled;
@@ -120,7 +121,10 @@ impl Pass {
                 flags::run(module, function);
             }
             Pass::Rotate => rotate::run(module, function),
-            Pass::Invariants => invariants::run(function),
+            Pass::Invariants => {
+                invariants::run(function);
+                shared::run(function);
+            }
             Pass::Unroll => unroll::run(module, function),
             Pass::Words => {
                 raised::run(module, function);

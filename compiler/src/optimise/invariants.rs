@@ -81,7 +81,7 @@ pub(super) fn run(function: &mut Function) {
 }
 
 /// Whether an operation costs little, and does nothing but give a result, whatever its operands are.
-fn is_harmless(op: &Op) -> bool {
+pub(super) fn is_harmless(op: &Op) -> bool {
     use BinaryOp::{SDiv, SRem, UDiv, URem};
     match op {
         Op::Binary(op, ..) => !matches!(op, SDiv | SRem | UDiv | URem | BinaryOp::FDiv),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tally_compiler::check;
-use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op};
+use tally_compiler::ir::{Dominators, ENTRY, Function, Inst, Loops, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
 
@@ -345,6 +345,45 @@ fn functions_of_constants_are_numbers() {
         let left: Vec<&Op> =
             insts.map(|inst| &inst.op).filter(|op| matches!(op, Op::Math(..))).collect();
         assert!(left.is_empty(), "{level}: {left:?}");
+    }
+}
+
+/// Functions of what all items of a row share move in front of tests of ids, but not of others.
+#[test]
+fn functions_of_shared_numbers_are_in_front_of_tests() {
+    let bodies = [
+        (true, "if (x >= n) return; out[x] = in[x] * pow(2.0f, f);"),
+        (true, "if (x < n && y < n) out[x] = exp(f * f / 3) * x;"),
+        (true, "if (x >= n) return; out[x] = in[x] * exp(-f * y);"),
+        (true, "if (x >= n) return; out[x] = sin(cos(f)) + x;"),
+        (false, "if (n == 3) out[x] = exp(f);"),
+        (false, "if (x == n) out[x] = exp(f);"),
+        (false, "if (x < n) out[x] = exp(f * x);"),
+        (false, "if (x < n) out[x] = exp(in[n]);"),
+        (false, "if (x < n) out[x] = 1; barrier(CLK_GLOBAL_MEM_FENCE); if (x < n) in[x] = exp(f);"),
+    ];
+    for (moves, body) in bodies {
+        let text = format!(
+            "kernel void k(global float *out, global float *in, float f, int n) {{
+               int x = get_global_id(0), y = get_global_id(1); {body} }}"
+        );
+        let mut module = module(&clang::compile_text(&text, &["-O2", "-w"]));
+        let runs: Vec<Run> = [0, 3, 21, 40]
+            .map(|n| {
+                let floats =
+                    |by: i32| (0..64).flat_map(|i| (i as f32 / by as f32).to_le_bytes()).collect();
+                let f = Input::Value(1.5f32.to_le_bytes().to_vec());
+                let args = vec![Input::bytes(floats(3)), Input::bytes(floats(7)), f, int(n)];
+                (Grid::line(32, 16), args)
+            })
+            .into();
+        agree_after_each(&module, "k", &runs).expect(body);
+        let kernel = module.kernels[0].clone();
+        let (_, mut function) = optimise::inlined(&module, &kernel, LIMIT).expect("it is small");
+        ORDER.into_iter().for_each(|pass| pass.run(&mut module, &mut function));
+        let maths = |insts: &[Inst]| insts.iter().any(|inst| matches!(inst.op, Op::Math(..)));
+        assert!(function.blocks.iter().any(|(_, block)| maths(&block.insts)), "{body}");
+        assert_eq!(maths(&function.blocks[ENTRY].insts), moves, "{body}");
     }
 }
 
