@@ -13,8 +13,6 @@
 
 mod every;
 
-use every::Kind;
-
 use super::emit::Widener;
 use super::ops::Leaf;
 use super::refusal::Refusal;
@@ -289,7 +287,7 @@ impl Widener<'_> {
         access: Access,
         step: u32,
     ) -> Result<Vec<Operand>, Refusal> {
-        let Some(step) = self.step(stride, leaves, size, access, Kind::Load, step) else {
+        let Some(step) = self.step(stride, leaves, size, access, step) else {
             return Ok(self.gather_from(stride.places, leaves, access));
         };
         let apart = self.is_apart_by(stride, u64::from(step) * size);
@@ -337,7 +335,7 @@ impl Widener<'_> {
         access: Access,
         step: u32,
     ) -> Result<Vec<Operand>, Refusal> {
-        let Some(step) = self.step(stride, leaves, size, access, Kind::Store, step) else {
+        let Some(step) = self.step(stride, leaves, size, access, step) else {
             self.scatter_to(stride.places, values, leaves, access);
             return Ok(Vec::new());
         };

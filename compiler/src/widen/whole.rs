@@ -25,8 +25,8 @@ use super::strips;
 use super::way::Way;
 use crate::ir::arena::Id;
 use crate::ir::{
-    AddressSpace, BinaryOp, Block, BlockId, CompareOp, Definition, Dominators, Flags, Function,
-    Inst, Module, Op, Operand, Terminator, Type, UnaryOp, definitions,
+    AddressSpace, BinaryOp, Block, BlockId, CompareOp, ConvertOp, Definition, Dominators, Flags,
+    Function, Inst, Module, Op, Operand, Terminator, Type, UnaryOp, definitions,
 };
 use crate::optimise::is_skipped;
 use crate::regions::stop_scope;
@@ -45,8 +45,12 @@ const MAX_IN_LINE: usize = 96;
 /// The shortest row, in bytes, whose parts are loaded as one ([`transpose`](super::transpose)).
 const ROW: u64 = 16;
 
-/// The operations of a condition that are looked at.
+/// The operations of a condition that are looked at, and those on the way from an address back to an argument.
 const MAX_DEPTH: usize = 8;
+const MAX_WAY: usize = 12;
+
+/// The most bits of numbers that not all processors load and store under masks.
+const SMALL: u32 = 16;
 
 /// Copies the code behind the first tests that most vectors pass whole. Whether it found some.
 pub(super) fn run(module: &Module, function: &mut Function, way: &Way) -> bool {
@@ -189,6 +193,36 @@ impl<'a> Finder<'a> {
         matches!(self.module.types[ty], Type::Pointer(AddressSpace::Global))
     }
 
+    /// Whether items' addresses are as far apart as an argument says, as those of a picture's pixels are that have so many
+    /// channels: [`strides`](super::strides) finds vectors of small numbers there if there is no mask.
+    fn is_apart_by_argument(&self, operand: Operand, depth: usize) -> bool {
+        let shape = |operand| self.shape(operand);
+        if shape(operand) != Shape::Varying || depth == MAX_WAY {
+            return false;
+        }
+        let next = |operand| self.is_apart_by_argument(operand, depth + 1);
+        let sum = |parts: &mut dyn Iterator<Item = Operand>| {
+            parts.filter(|&part| shape(part) == Shape::Varying).all(next)
+        };
+        match self.made(operand).map(|inst| &inst.op) {
+            Some(&Op::Convert(ConvertOp::SExt | ConvertOp::ZExt | ConvertOp::PtrCast, a)) => {
+                next(a)
+            }
+            Some(Op::Address { base, terms, .. }) => {
+                sum(&mut [*base].into_iter().chain(terms.iter().map(|&(index, _)| index)))
+            }
+            Some(&Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b)) => sum(&mut [a, b].into_iter()),
+            Some(&Op::Binary(BinaryOp::Mul, a, b)) => match (shape(a), shape(b)) {
+                (Shape::Strided { .. }, Shape::Uniform)
+                | (Shape::Uniform, Shape::Strided { .. }) => true,
+                (Shape::Varying, Shape::Uniform) => next(a),
+                (Shape::Uniform, Shape::Varying) => next(b),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whether a block may run once more: it changes nothing.
     fn only_tests(&self, block: BlockId) -> bool {
         self.function.blocks[block].insts.iter().all(|inst| inst.op.is_pure())
@@ -201,8 +235,8 @@ impl<'a> Finder<'a> {
     }
 
     /// Whether accesses that all items of a block do are faster without a mask: those to rows of items,
-    /// those to neighbouring numbers of one or two bytes, for which only the newest processors have masks, and in
-    /// little code all others of global memory.
+    /// those to neighbouring numbers of one or two bytes, for which only the newest processors have masks, or to such
+    /// numbers as far apart as an argument says, and in little code all others of global memory.
     fn gains(&self, first: BlockId) -> bool {
         let leader = &self.way.flow.leader;
         let together = |id: &BlockId| leader[id.index()] == leader[first.index()];
@@ -225,16 +259,22 @@ impl<'a> Finder<'a> {
                 _ => continue,
             };
             let size = self.module.types.size(ty);
-            let Shape::Strided { step, .. } = self.shape(at) else { continue };
             if access.volatile || self.way.shapes.is_own(at) {
                 continue;
             }
+            let is_small = self.module.types.scalar_bits(ty) <= SMALL;
+            let Shape::Strided { step, .. } = self.shape(at) else {
+                if is_small && self.is_apart_by_argument(at, 0) {
+                    return true;
+                }
+                continue;
+            };
             if step > 0 && step.unsigned_abs() > size && is_line(&inst.op, step) {
                 return true;
             }
             if step.unsigned_abs() > size {
                 *bytes.entry(step).or_default() += size;
-            } else if self.module.types.scalar_bits(ty) <= 16 || few && self.is_global(at) {
+            } else if is_small || few && self.is_global(at) {
                 return true;
             }
         }

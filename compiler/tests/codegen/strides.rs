@@ -175,8 +175,13 @@ fn numbers_that_wrap_around_are_no_distance() {
 
 /// How many distances a kernel's accesses are compared with.
 fn distances(body: &str) -> usize {
+    distances_of("float", body)
+}
+
+/// The same of elements of some type.
+fn distances_of(ty: &str, body: &str) -> usize {
     let module = wide(&format!(
-        "kernel void k(global float *o, global const float *a, int w, int s, int t, int n) {{
+        "kernel void k(global {ty} *o, global const {ty} *a, int w, int s, int t, int n) {{
            int x = get_global_id(0), y = get_global_id(1); float f = 0;
            {body} }}"
     ));
@@ -213,4 +218,15 @@ fn distances_are_looked_at() {
     // Places that differ otherwise.
     assert_eq!(distances("o[y * w + x] = a[x * x];"), 0);
     assert_eq!(distances("o[y * w + x] = a[x * s / 3];"), 0);
+}
+
+/// Bytes behind a test are looked at where all items pass it, up to four apart, and in line under a mask.
+#[test]
+fn bytes_behind_a_test_are_looked_at() {
+    let pixels = "if (x < w && y < n) o[(y * w + x) * s + t] = a[(y * w + x) * s + t];";
+    assert_eq!(distances_of("uchar", pixels), 2 * 4 + 2);
+    assert_eq!(distances_of("ushort", pixels), 2 * 4 + 2);
+    // There are masks for larger ones, so nothing is copied for these.
+    assert_eq!(distances_of("float", pixels), 2 * 4);
+    assert_eq!(distances_of("uchar", "if (x < w) o[x * x] = a[x * s / 3];"), 0);
 }

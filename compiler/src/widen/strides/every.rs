@@ -25,12 +25,6 @@ const MASKED: std::ops::RangeInclusive<u64> = 4..=8;
 const MOST: u32 = 4;
 const MOST_LONG: u32 = 2;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Load,
-    Store,
-}
-
 impl Widener<'_> {
     /// The least number of elements, from some number on, that items may be apart by to be accessed in vectors.
     pub(super) fn step(
@@ -39,10 +33,9 @@ impl Widener<'_> {
         leaves: &[Leaf],
         size: u64,
         access: Access,
-        kind: Kind,
         from: u32,
     ) -> Option<u32> {
-        let masked = self.mask.is_some() || kind == Kind::Store;
+        let masked = self.mask.is_some();
         let is_one = leaves.len() == 1 && !access.volatile;
         let most = match size {
             _ if !is_one || masked && !MASKED.contains(&size) => return None,
