@@ -343,18 +343,18 @@ fn widen_for(
     if may_have_fewer && crowds::crowd(&module, &source, &way, lanes) {
         return widen_for(original, kernel, lanes / 2, false, form);
     }
+    let has_own_rows = kernel.required_group_size.is_some() && rows == Rows::Any;
+    let may_join =
+        !together && flat.is_none() && !has_own_rows && joins::joins(kernel, &source, &way);
+    let sums = if may_join { sums::size(&module, &source, &way) } else { None };
+    // Sums save more than another dimension does: a histogram of the first 8 numbers in rows of 128 takes a fifth.
+    let other = other.filter(|_| sums.is_none());
+    let joins = may_join && other.is_none();
     let side_by_side = !together
         && other.as_ref().map_or_else(
             || axis::is_side_by_side(&module, &source, &way),
             |other| other.side_by_side,
         );
-    let has_own_rows = kernel.required_group_size.is_some() && rows == Rows::Any;
-    let joins = !together
-        && flat.is_none()
-        && other.is_none()
-        && !has_own_rows
-        && joins::joins(kernel, &source, &way);
-    let sums = if joins { sums::size(&module, &source, &way) } else { None };
     let has_room = |axis: u8, least: u32, below: u32| {
         kernel
             .required_group_size

@@ -399,3 +399,17 @@ fn additions_are_later_where_groups_keep_sums() {
         assert_eq!(later, widened.sums.is_some(), "seed {seed}");
     }
 }
+
+/// Rows of another dimension would be vectors, but sums save more.
+#[test]
+fn groups_keep_sums_of_what_lies_in_rows_of_another_dimension() {
+    let of = |update: &str| {
+        let text = format!(
+            "kernel void k(global const int *x, global int *bins, int n) {{
+               int at = get_global_id(0) * n + get_global_id(1); {update} }}"
+        );
+        sums(&module(&clang::compile_text(&text, &["-O2", "-w"])))
+    };
+    assert_eq!(of("atomic_inc(&bins[x[at]]);"), Some(4));
+    assert_eq!(of("bins[at] = x[at];"), None);
+}
