@@ -38,6 +38,7 @@ mod divide;
 mod edges;
 mod emit;
 mod far;
+mod fixed;
 mod flat;
 mod flow;
 mod group;

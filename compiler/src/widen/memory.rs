@@ -241,6 +241,9 @@ impl Widener<'_> {
             );
         }
         let readable = self.is_readable(at, access);
+        if let Some(fixed) = self.fixed_loads(at, &leaves, access, readable) {
+            return self.load_fixed(&fixed, &leaves, access);
+        }
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {
                 if holds.is_none() && !readable {
@@ -441,6 +444,9 @@ impl Widener<'_> {
                 },
             )?;
             return Ok(());
+        }
+        if let Some(fixed) = self.fixed_stores(at, &leaves, access) {
+            return self.store_fixed(&fixed, &values, &leaves, access);
         }
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {

@@ -234,7 +234,7 @@ fn columns_access_neighbours() {
          barrier(CLK_LOCAL_MEM_FENCE);
          out[i] = t[n - 1 - l];",
     );
-    for (size, gathers) in [([1, 64, 1], false), ([1, 128, 1], false), ([2, 64, 1], true)] {
+    for (size, gathers) in [([1, 64, 1], false), ([1, 128, 1], false), ([3, 64, 1], true)] {
         let module = requiring(&module, size);
         let widened = widen(&module, &module.kernels[0], 16).expect("it is plain");
         assert!(widened.flat);

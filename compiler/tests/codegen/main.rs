@@ -23,6 +23,7 @@ mod divide;
 mod edges;
 mod far;
 mod faults;
+mod fixed;
 mod flags;
 mod flat;
 mod float_modes;
