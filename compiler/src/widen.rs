@@ -86,6 +86,7 @@ pub use axis::physical;
 use build::Builder;
 use emit::Widener;
 use inside::Inside;
+pub use joins::LongRows;
 pub use layout::lay_out;
 pub use promises::{Holds, Number, Promises};
 pub use refusal::Refusal;
@@ -142,8 +143,8 @@ pub struct Widened {
     pub side_by_side: bool,
     /// Whether groups may join their rows ([`joins`]).
     pub joins: bool,
-    /// Whether joined rows are best as long as they can be ([`joins::are_best_long`]).
-    pub long_rows: bool,
+    /// Which groups are best in rows as long as can be, if they join.
+    pub long_rows: LongRows,
     /// The size in bytes of the integers of which joined groups keep sums, if they do ([`sums`]).
     pub sums: Option<u64>,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
@@ -378,8 +379,10 @@ fn widen_for(
     let tiles: Vec<Tile> = heights
         .filter_map(|height| tiles::tile(&mut module, &source, &way, &steps, height))
         .collect();
-    let long_rows =
-        joins && side_by_side && tiles.is_empty() && joins::are_best_long(&source, &way);
+    let long_rows = match joins && side_by_side && tiles.is_empty() {
+        true => joins::long_rows(&module, &source, &way),
+        false => LongRows::None,
+    };
     // Copies of code are no more to wait for.
     let long = prefetch::is_long(&source);
     let waits = latency::waits_for_itself(&module, &source, &way);

@@ -22,6 +22,7 @@
 
 use super::context::{GLOBAL_SIZE, GROUP, GROUP_SIZE, NUM_GROUPS};
 use super::unit::Unit;
+use crate::widen::LongRows;
 
 /// The sizes of `GroupContext` and `LaunchInfo`.
 const CONTEXT: u32 = 48;
@@ -63,14 +64,16 @@ pub(super) fn rows(
 ) -> String {
     unit.declare("i64", "llvm.cttz.i64", "i64, i1");
     let long = match unit.long_rows {
-        true => {
+        LongRows::OfSeveral | LongRows::OfOne => {
             unit.declare("i64", "llvm.ctlz.i64", "i64, i1");
             unit.declare("i64", "llvm.umax.i64", "i64, i64");
-            longer()
+            longer(if unit.long_rows == LongRows::OfOne { 1 } else { 2 })
         }
-        false => "  %shift = add i64 %vectors, 0\n  %suffice = or i1 %spare, false\n".to_owned(),
+        LongRows::None => {
+            "  %shift = add i64 %vectors, 0\n  %suffice = or i1 %spare, false\n".to_owned()
+        }
     };
-    let tall = if unit.long_rows { &[ROWS] } else { tall };
+    let tall = if unit.long_rows == LongRows::None { tall } else { &[ROWS] };
     let mut tile = String::new();
     let mut tallest = "-1".to_owned();
     for height in tall.iter().rev() {
@@ -191,8 +194,9 @@ as.it.is:
     text
 }
 
-/// Computes how many groups join for long rows, as a logarithm, and whether so many may have no row to run.
-fn longer() -> String {
+/// Computes how many groups of at least so many rows join for long ones, as a logarithm, and whether so many may have no
+/// row to run.
+fn longer(least: u32) -> String {
     let (log, rows) = (LONG.ilog2(), MANY * ROWS);
     format!(
         "  %marked.long = or i64 %size, {LONG}
@@ -202,7 +206,9 @@ fn longer() -> String {
   %shares.long = call i64 @llvm.umin.i64(i64 %many.long, i64 %count)
   %rows.long = mul i64 %groups, %split
   %enough.long = mul i64 %shares.long, {rows}
-  %spare.long = icmp uge i64 %rows.long, %enough.long
+  %rows.suffice = icmp uge i64 %rows.long, %enough.long
+  %has.rows = icmp uge i64 %split, {least}
+  %spare.long = and i1 %rows.suffice, %has.rows
   %some.row = or i64 %split, 1
   %zeros.split = call i64 @llvm.ctlz.i64(i64 %some.row, i1 true)
   %log.split = sub i64 63, %zeros.split

@@ -2,7 +2,7 @@
 //! Groups with short rows beside each other, whose items go in vectors together.
 
 use tally_compiler::ir::Module;
-use tally_compiler::widen::{lanes, widen};
+use tally_compiler::widen::{LongRows, lanes, widen};
 use tally_compiler_protocol::Form;
 
 use crate::diff::{Run, compare_with, same_in_all};
@@ -148,10 +148,11 @@ fn rows_of_whole_vectors_join_for_longer_ones() {
     }
 }
 
-/// Whether the rows of a kernel's groups join for rows as long as can be.
-fn are_long(body: &str) -> bool {
+/// Which groups of a kernel join for rows as long as can be. `T` is the type of what it accesses.
+fn long_rows(of: &str, body: &str) -> LongRows {
     let text = format!(
-        "kernel void k(global float *out, global const float *in, global const float *taps, int w, int h, int n,
+        "typedef {of} T;
+         kernel void k(global T *out, global const T *in, global const T *taps, int w, int h, int n,
            read_only image2d_t image) {{
            int x = get_global_id(0), y = get_global_id(1);
            if (x >= w || y >= h) return;
@@ -173,7 +174,8 @@ fn long_rows_are_for_neighbours() {
         "float s = 0; for (int k = 0; k < n; k++) s += in[(y + k) * w + x] * taps[k]; out[y * w + x] = s;",
         "for (int k = 0; k < n; k++) out[(k * h + y) * w + x] = in[(k * h + y) * w + x] + 1;",
     ] {
-        assert!(are_long(body), "{body}");
+        assert_eq!(long_rows("float", body), LongRows::OfSeveral, "{body}");
+        assert_eq!(long_rows("uchar", body), LongRows::OfOne, "{body}");
     }
     for body in [
         "float s = 0; for (int k = 0; k < n; k++) s += in[y * n + k] * taps[k * w + x]; out[y * w + x] = s;",
@@ -181,23 +183,31 @@ fn long_rows_are_for_neighbours() {
         "float s = 0; for (int k = 0; k < n; k++) s = s * s + x; out[y * w + x] = s;",
         "out[y * w + x] = read_imagef(image, (int2)(x, y)).x;",
     ] {
-        assert!(!are_long(body), "{body}");
+        assert_eq!(long_rows("float", body), LongRows::None, "{body}");
     }
 }
 
-/// In launches of many groups, of few, and of few in a row, each item of long rows runs once.
+/// In launches of many groups, of few, and of few in a row, each item of long rows runs once: of numbers in groups of
+/// several rows, of bytes also in groups of one.
 #[test]
 fn all_items_of_long_rows_run_once() {
-    let module = wide(
-        "kernel void places(global int *out, global const int *in) {
-           int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-           int nx = get_global_size(0), ny = get_global_size(1), o = get_global_offset(0) == 5;
-           int at = ((z - 2 * o) * ny + y - o) * nx + x - 5 * o;
-           out[at] += in[at] + x + 3 * y + 5 * z + 7 * (int)get_num_groups(0);
-         }",
-    );
-    let kernel = &module.kernels[0];
-    assert!(widen(&module, kernel, lanes(kernel)).expect("a plain kernel").long_rows);
+    for (of, rows) in [("int", LongRows::OfSeveral), ("char", LongRows::OfOne)] {
+        let module = wide(&format!(
+            "kernel void places(global {of} *out, global const {of} *in) {{
+               int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+               int nx = get_global_size(0), ny = get_global_size(1), o = get_global_offset(0) == 5;
+               int at = ((z - 2 * o) * ny + y - o) * nx + x - 5 * o;
+               out[at] += in[at] + x + 3 * y + 5 * z + 7 * (int)get_num_groups(0);
+             }}"
+        ));
+        let kernel = &module.kernels[0];
+        let widened = widen(&module, kernel, lanes(kernel)).expect("a plain kernel");
+        assert_eq!(widened.long_rows, rows);
+        items_of_long_rows_run_once(&module);
+    }
+}
+
+fn items_of_long_rows_run_once(module: &Module) {
     let more = [
         ([1, 8, 1], [16, 32, 1]),
         ([1, 8, 1], [19, 33, 1]),
@@ -222,11 +232,11 @@ fn all_items_of_long_rows_run_once() {
             (grid, vec![ints(n, |i| i), ints(n, |i| i * 29 % 1013)])
         })
         .collect();
-    same_in_all(&module, "places", &runs);
+    same_in_all(module, "places", &runs);
     for target in targets() {
         let kernel =
-            Kernel::in_form(&module, "places", &target, Form::Uneven).expect("it has that form");
-        compare_with(&kernel, &module, "places", &runs).unwrap_or_else(|how| panic!("{how}"));
+            Kernel::in_form(module, "places", &target, Form::Uneven).expect("it has that form");
+        compare_with(&kernel, module, "places", &runs).unwrap_or_else(|how| panic!("{how}"));
     }
 }
 
