@@ -48,7 +48,7 @@ pub(super) const PARAMS: &str = ", i64 %y.first, i64 %y.end, i64 %z.first, i64 %
 /// Rows of whole vectors of `lanes` items join for vectors of `most`: products of matrices in groups of 16 x 16 take 0.55
 /// of the time so. Others join for `lanes`, for which fewer groups are needed.
 ///
-/// If `long`, groups join for rows of [`LONG`] items, as far as each has a row to run or [`MANY`] times [`ROWS`] rows are
+/// Where long rows are best, groups join for rows of [`LONG`] items, as far as each has a row to run or [`MANY`] times [`ROWS`] rows are
 /// there in all.
 ///
 /// If there are many groups, each runs as many rows as a tile has, of the tallest of `tall` that fits, or none.
