@@ -205,7 +205,14 @@ impl Widener<'_> {
         let types = &mut self.out.module.types;
         let (bool, int) = (types.bool(), types.int(32));
         let left = self.out.var(int);
-        let bits = self.out.value(Op::Bits(mask), int);
+        let mut bits = self.out.value(Op::Bits(mask), int);
+        if matches!(mask, Operand::Const(_)) {
+            // LLVM makes 16 updates of a loop whose turns it knows, and processors predict wrong again.
+            let table = self.free_table(int, &mut tables);
+            let access = Access { volatile: true, ..self.own(int) };
+            self.out.effect(Op::Store(table, bits, access), Flags::empty());
+            bits = self.out.value(Op::Load(table, access), int);
+        }
         self.out.write(left, bits);
         let [head, body, join] = std::array::from_fn(|_| self.out.new_block());
         self.out.end(Terminator::Branch(head));

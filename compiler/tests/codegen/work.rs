@@ -46,6 +46,21 @@ fn optimised_for(processor: &str, text: &str) -> (String, Work) {
     (String::from_utf8(text).expect("text"), work)
 }
 
+/// LLVM does not know how many items take turns, or it would write an update for each of them after all.
+#[test]
+fn updates_of_local_memory_stay_loops() {
+    let (text, _) = optimised(
+        "kernel void k(global uchar4 *x, local int *p, int n) {
+           for (int k = 0; k < n; k++) {
+             uchar4 a = x[256 * k + get_local_id(0)];
+             atomic_inc(&p[a.x]); atomic_inc(&p[a.y]); atomic_inc(&p[a.z]); atomic_inc(&p[a.w]);
+           } }",
+    );
+    let updates = text.lines().filter(|line| line.contains("add i32") && line.ends_with(", 1"));
+    let updates = updates.count();
+    assert!((4..=16).contains(&updates), "{updates} updates:\n{text}");
+}
+
 /// A function that the library has for vectors is called for vectors, and others become vector code.
 #[test]
 fn no_function_is_called_for_one_item_of_a_vector() {
