@@ -204,6 +204,42 @@ fn local_arguments_lie_apart_and_behind_the_kernels_own_memory() {
     assert_eq!(out.to_vec(), expected);
 }
 
+/// Only a launch needs all its local memory at once, so sizes that are too long beside those of the launch before
+/// are no mistake if these change, too.
+#[test]
+fn local_memory_beyond_the_device_is_refused_at_the_launch() {
+    let runner = Runner::new();
+    let module = runner.build(
+        "kernel void share(global int *out, local int *a, local int *b)
+         {
+             int i = get_local_id(0);
+             a[i] = i; b[i] = 10 * i;
+             barrier(CLK_LOCAL_MEM_FENCE);
+             out[get_global_id(0)] = a[15 - i] + b[15 - i];
+         }",
+    );
+    let kernel = runner.gpu.kernel(module, "share");
+    let out = runner.gpu.host::<i32>(16);
+    let local = |index, bytes| check!(zeKernelSetArgumentValue(kernel, index, bytes, ptr::null()));
+    check!(zeKernelSetGroupSize(kernel, 16, 1, 1));
+    set_pointer(kernel, 0, &out);
+    // Each size fits, and the two together do not.
+    local(1, 48 << 10);
+    local(2, 48 << 10);
+    let too_much = ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+    assert_eq!(runner.append(kernel, [1, 1, 1]), too_much);
+    let text = ze::description();
+    assert!(text.contains("share has 98304 bytes of local memory in all"), "{text}");
+    local(1, 16 << 10);
+    runner.run(kernel, [1, 1, 1]);
+    let expected: Vec<i32> = (0..16).map(|i| 11 * (15 - i)).collect();
+    assert_eq!(out.to_vec(), expected);
+    for bytes in [(16 << 10) + 1, 64 << 10, u32::MAX as usize, usize::MAX] {
+        local(1, bytes);
+        assert_eq!(runner.append(kernel, [1, 1, 1]), too_much, "{bytes}");
+    }
+}
+
 #[test]
 fn ids_count_from_the_global_offset_in_three_dimensions() {
     let runner = Runner::new();

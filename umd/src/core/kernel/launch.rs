@@ -35,7 +35,7 @@ pub struct Launch {
     pub args: Vec<u8>,
     /// Work-items of a group in each dimension; zeroes if no group fits the device.
     pub group_size: [u32; 3],
-    /// Local memory of a group, in bytes.
+    /// Local memory of a group, in bytes. It may be more than the device has; see [`Launch::check`].
     pub local_bytes: u32,
     /// Scratch memory of a group of this size, in bytes.
     pub scratch_bytes: u32,
@@ -99,16 +99,17 @@ impl Launch {
         self.entry
     }
 
-    /// Whether a group fits the device and all arguments are set.
+    /// Whether a group and its local memory fit the device and all arguments are set.
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.group_size[0] != 0 && self.unset.is_empty()
+        self.group_size[0] != 0 && self.local_bytes <= MAX_LOCAL_BYTES && self.unset.is_empty()
     }
 
-    /// Whether the kernel may be launched: a group fits the device and all arguments but values are set.
+    /// Whether the kernel may be launched: a group and its local memory fit the device and all arguments but values
+    /// are set.
     ///
     /// # Errors
-    /// INVALID_GROUP_SIZE_DIMENSION, INVALID_ARGUMENT.
+    /// INVALID_GROUP_SIZE_DIMENSION, INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY.
     #[inline]
     pub fn check(&self) -> Result {
         if self.is_complete() { Ok(()) } else { self.missing() }
@@ -207,6 +208,15 @@ impl Launch {
         if let Some((first, _)) = self.unset.iter().find(|(_, is_value)| !is_value) {
             let name = &self.name;
             return Err(Error::invalid(format!("hKernel: argument {first} of {name} is not set")));
+        }
+        if self.local_bytes > MAX_LOCAL_BYTES {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+                format!(
+                    "hKernel: {} has {} bytes of local memory in all; a group has {MAX_LOCAL_BYTES}",
+                    self.name, self.local_bytes
+                ),
+            ));
         }
         if let Some((first, _)) = self.unset.first() {
             warn_once!("hKernel: argument {first} of {} is not set; it is zero", self.name);
@@ -341,37 +351,28 @@ impl Launch {
         Ok(())
     }
 
-    /// Gives a local argument its size and all of them their places, behind the kernel's own.
+    /// Gives a local argument its size and all of them their places, behind the kernel's own. Whether they fit the
+    /// device shows only at the launch, as with Intel's driver: a size may be too long beside those of the launch
+    /// before, which change after it.
     ///
     /// # Errors
-    /// INVALID_KERNEL_ARGUMENT_SIZE.
+    /// INVALID_KERNEL_ARGUMENT_SIZE: no bytes.
     pub(super) fn set_local(&mut self, info: &KernelInfo, index: u32, size: usize) -> Result {
         if size == 0 {
             return Err(argument_size(format!(
                 "argSize: 0 bytes of local memory for argument {index}"
             )));
         }
-        let mut sizes = self.local_args.clone();
-        for entry in sizes.iter_mut().filter(|it| it.0 == index) {
-            entry.1 = u32::try_from(size).unwrap_or(u32::MAX);
-        }
         let mut end = u64::from(self.code.local_static);
-        let mut places = Vec::with_capacity(sizes.len());
-        for &(arg, size) in &sizes {
+        for at in 0..self.local_args.len() {
+            let (arg, old) = self.local_args[at];
+            let bytes = if arg == index { size.try_into().unwrap_or(u32::MAX) } else { old };
+            self.local_args[at].1 = bytes;
             end = end.next_multiple_of(BLOCK_ALIGN);
-            places.push((arg, end));
-            end += u64::from(size);
+            self.write(&info.args[arg as usize], &end.to_le_bytes());
+            end += u64::from(bytes);
         }
-        if end > u64::from(MAX_LOCAL_BYTES) {
-            return Err(argument_size(format!(
-                "argSize: {end} bytes of local memory in all; a group has {MAX_LOCAL_BYTES}"
-            )));
-        }
-        self.local_args = sizes;
-        self.local_bytes = end as u32;
-        for (arg, place) in places {
-            self.write(&info.args[arg as usize], &place.to_le_bytes());
-        }
+        self.local_bytes = end.try_into().unwrap_or(u32::MAX);
         self.write_local_checks();
         self.mark_set(index);
         Ok(())
