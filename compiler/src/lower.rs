@@ -40,6 +40,7 @@ mod phases;
 pub mod places;
 mod printf;
 mod promises;
+mod saturate;
 mod source;
 mod sums;
 mod types;

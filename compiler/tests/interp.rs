@@ -428,3 +428,72 @@ fn wrong_arguments_are_refused() {
     let error = run.try_launch(&Launch::linear(1, 1)).unwrap_err();
     assert!(error.to_string().starts_with("argument 0 is value of 4 bytes"), "{error}");
 }
+
+/// Integers of all sizes as floats and half floats, rounded in each direction.
+#[test]
+fn integers_round_as_asked() {
+    let half = |bits: u32| {
+        let (exponent, mantissa) = ((bits >> 10 & 31) as i32, f64::from(bits & 0x3ff));
+        let size = match exponent {
+            0 => mantissa * 2f64.powi(-24),
+            31 => f64::INFINITY,
+            _ => (mantissa + 1024.0) * 2f64.powi(exponent - 25),
+        };
+        if bits >> 15 == 1 { -size } else { size }
+    };
+    let integers: Vec<i128> =
+        [0, 1, 2047, 2048, 2049, 4095, 32767, 65503, 65519, 65520, 65535, 65536]
+            .into_iter()
+            .chain([1 << 20, (1 << 24) - 1, (1 << 24) + 1, (1 << 25) + 3, (1 << 31) - 1, 1 << 31])
+            .chain([(1 << 32) - 1, (1 << 53) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+            .flat_map(|n| [n, -n])
+            .collect();
+    for (from, bits, signed) in [
+        ("char", 8, true),
+        ("uchar", 8, false),
+        ("short", 16, true),
+        ("ushort", 16, false),
+        ("int", 32, true),
+        ("uint", 32, false),
+        ("long", 64, true),
+        ("ulong", 64, false),
+    ] {
+        let limits =
+            if signed { -(1i128 << (bits - 1))..1 << (bits - 1) } else { 0..1i128 << bits };
+        let here: Vec<i128> = integers.iter().copied().filter(|n| limits.contains(n)).collect();
+        let n = here.len();
+        for (to, width) in [("half", 2), ("float", 4)] {
+            let module = front_end(&clang::compile_text(
+                &format!(
+                    "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+                     kernel void convert(global const {from} *in, global {to} *out) {{
+                       size_t i = get_global_id(0);
+                       out[i * 4] = convert_{to}_rtz(in[i]); out[i * 4 + 1] = convert_{to}_rtp(in[i]);
+                       out[i * 4 + 2] = convert_{to}_rtn(in[i]); out[i * 4 + 3] = convert_{to}(in[i]);
+                     }}"
+                ),
+                &["-O1"],
+            ));
+            let mut run = Run::new(&module, "convert");
+            let bytes = here.iter().flat_map(|n| n.to_le_bytes().into_iter().take(bits / 8));
+            run.buffer(&bytes.collect::<Vec<u8>>());
+            let out = run.buffer(&vec![0u8; 4 * n * width]);
+            run.line(n as u64, n as u32);
+            let out = run.read::<u8>(out);
+            let value = |at: usize| {
+                let bytes = &out[at * width..(at + 1) * width];
+                let bits = bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+                (bits, if width == 2 { half(bits) } else { f32::from_bits(bits).into() })
+            };
+            for (i, &exact) in here.iter().enumerate() {
+                let [zero, up, down, near] = [0, 1, 2, 3].map(|k| value(4 * i + k));
+                let what = format!("{from} {exact} as {to}: {zero:?} {up:?} {down:?} {near:?}");
+                // An infinity is above, or below, all integers as an `i128` too.
+                assert!(down.1 as i128 <= exact && up.1 as i128 >= exact, "{what}");
+                assert!(down == up || down.0.abs_diff(up.0) == 1, "{what}");
+                assert_eq!(zero, if exact < 0 { up } else { down }, "{what}");
+                assert!(near == up || near == down, "{what}");
+            }
+        }
+    }
+}

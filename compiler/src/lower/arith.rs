@@ -446,7 +446,8 @@ impl Body<'_, '_> {
 
     fn convert(&mut self, op: ConvertOp, a: Operand, to: TypeId) -> String {
         let from = self.type_of(a);
-        let a = self.typed(a);
+        let value = self.operand(a);
+        let a = format!("{} {value}", self.value_type(from));
         let llvm = self.value_type(to);
         let bits = |ty| self.unit.module.types.scalar_bits(ty);
         let (from_bits, to_bits) = (bits(from), bits(to));
@@ -470,10 +471,8 @@ impl Body<'_, '_> {
                 let value = self.def(&plain(name));
                 format!("freeze {llvm} {value}")
             }
-            ConvertOp::FToSSat | ConvertOp::FToUSat
-                if to_bits < 32 && from_bits >= 32 && library::is_long(self.unit.module, from) =>
-            {
-                self.small_saturated(&a, op == ConvertOp::FToSSat, from, to)
+            ConvertOp::FToSSat | ConvertOp::FToUSat if library::is_long(self.unit.module, from) => {
+                self.saturated(&value, from, to, op == ConvertOp::FToSSat)
             }
             ConvertOp::FToSSat | ConvertOp::FToUSat => {
                 let name = if op == ConvertOp::FToSSat { "fptosi" } else { "fptoui" };
@@ -492,33 +491,6 @@ impl Body<'_, '_> {
             ConvertOp::IntToPtr => plain("inttoptr"),
             ConvertOp::PtrCast => same(self).unwrap_or_else(|| plain("bitcast")),
         }
-    }
-
-    /// Text of long vectors of floats, typed as `a`, as integers of 8 or 16 bits, with those out of range as the
-    /// nearest one, and NaN as 0. LLVM converts one component at a time there.
-    fn small_saturated(&mut self, a: &str, signed: bool, from: TypeId, to: TypeId) -> String {
-        let types = &self.unit.module.types;
-        let (lanes, bits) = (types.lanes(from), types.scalar_bits(to));
-        let (least, most) = match signed {
-            true => (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1),
-            false => (0, (1i64 << bits) - 1),
-        };
-        let (float, llvm) = (self.value_type(from), self.value_type(to));
-        let element = self.value_type(self.unit.module.types.element(from));
-        let [least, most] = [least, most].map(|limit| format!("splat ({element} {limit}.0)"));
-        let above = self.def(&format!("fcmp ogt {a}, {least}"));
-        let low = self.def(&format!("select <{lanes} x i1> {above}, {a}, {float} {least}"));
-        let below = self.def(&format!("fcmp olt {float} {low}, {most}"));
-        let within =
-            self.def(&format!("select <{lanes} x i1> {below}, {float} {low}, {float} {most}"));
-        let whole = self.def(&format!("fptosi {float} {within} to <{lanes} x i32>"));
-        let small = self.def(&format!("trunc <{lanes} x i32> {whole} to {llvm}"));
-        if !signed {
-            return format!("select i1 true, {llvm} {small}, {llvm} {small}");
-        }
-        // NaN is not above the least number, which is 0 for unsigned ones.
-        let is_number = self.def(&format!("fcmp ord {a}, zeroinitializer"));
-        format!("select <{lanes} x i1> {is_number}, {llvm} {small}, {llvm} zeroinitializer")
     }
 
     fn carry(&mut self, name: &str, a: Operand, b: Operand, ty: TypeId) -> String {

@@ -560,8 +560,31 @@ impl Body<'_, '_> {
         rounding: Rounding,
     ) -> Operand {
         let op = if signed { ConvertOp::SToF } else { ConvertOp::UToF };
-        if rounding == Rounding::Nearest {
+        let from = self.type_of(a);
+        let types = &mut self.b.module.types;
+        let (bits, to_bits) = (types.scalar_bits(from), types.scalar_bits(ty));
+        let digits = if signed { bits.saturating_sub(1) } else { bits };
+        let exact = match to_bits {
+            16 => 11,
+            32 => 24,
+            _ => 53,
+        };
+        if rounding == Rounding::Nearest || digits <= exact {
             return self.emit(ty, Op::Convert(op, a));
+        }
+        // A wider float that has all of the integer's bits is rounded in the direction.
+        let float = types.float(if to_bits == 16 { Float::F32 } else { Float::F64 });
+        let (float, int) = (types.with_element(ty, float), types.int(32));
+        let int = types.with_element(ty, int);
+        if to_bits == 16 {
+            let a = self.within_half(a, digits, signed);
+            let a = self.resize_int(a, int, signed);
+            let a = self.emit(float, Op::Convert(ConvertOp::SToF, a));
+            return self.float_to_float(a, ty, rounding);
+        }
+        if to_bits == 32 && digits <= 53 {
+            let a = self.emit(float, Op::Convert(op, a));
+            return self.float_to_float(a, ty, rounding);
         }
         let i64 = self.b.module.types.int(64);
         let wide = self.b.module.types.with_element(ty, i64);
@@ -582,6 +605,24 @@ impl Body<'_, '_> {
         let clamped = self.emit(bool_ty, Op::Compare(CompareOp::FOGe, nearest, top));
         let over = self.emit(bool_ty, Op::Binary(BinaryOp::Or, over, clamped));
         self.direct(nearest, over, under, rounding)
+    }
+
+    /// An integer of so many digits, or the nearest one of 20 digits: all of more are as far from half floats.
+    fn within_half(&mut self, a: Operand, digits: u32, signed: bool) -> Operand {
+        if digits <= 20 {
+            return a;
+        }
+        let ty = self.type_of(a);
+        let unused = 64 - self.b.module.types.scalar_bits(ty);
+        let [most, least] = [1i64 << 20, -(1 << 20)].map(|limit| {
+            let bits = limit.cast_unsigned() << unused >> unused;
+            self.splat(ty, bits)
+        });
+        if !signed {
+            return self.emit(ty, Op::Binary(BinaryOp::UMin, a, most));
+        }
+        let a = self.emit(ty, Op::Binary(BinaryOp::SMin, a, most));
+        self.emit(ty, Op::Binary(BinaryOp::SMax, a, least))
     }
 
     /// Moves a float that was rounded to nearest by one step if that went in the wrong direction:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fused multiply-adds of half floats are rounded once, with instructions for them and without.
+//! Half floats, with instructions for them and without: fused multiply-adds are rounded once, functions and conversions give
+//! what the interpreter gives.
 
 use tally_compiler_protocol::TargetCpu;
 
@@ -91,4 +92,86 @@ fn products_and_sums_are_rounded_once() {
     same_at(&processors(), &module, "fused", grid, &inputs, "");
     let grid = Grid::line(len as u64 / 4, 64);
     same_at(&processors(), &module, "fused4", grid, &inputs, "");
+}
+
+const FUNCTIONS: &str = "
+    #pragma OPENCL EXTENSION cl_khr_fp16 : enable
+    kernel void k(global half *out, global const half *a, global const half *b) {
+      size_t i = get_global_id(0);
+      half x = a[i], y = b[i];
+      out += 8 * i;
+      out[0] = fmin(x, y); out[1] = fmax(x, y); out[2] = floor(x); out[3] = ceil(x);
+      out[4] = trunc(x); out[5] = rint(x); out[6] = round(x); out[7] = sqrt(fabs(x));
+    }";
+
+/// All half floats but NaN, whose bits may be any.
+fn numbers() -> Vec<u16> {
+    (0..=u16::MAX).filter(|bits| bits & 0x7fff <= 0x7c00).collect()
+}
+
+#[test]
+fn functions_of_all_half_floats() {
+    let a = numbers();
+    let mut random = Random::new(11);
+    // Which zero is less is not said.
+    let b: Vec<u16> = a.iter().map(|_| a[random.below(a.len() as u64) as usize] | 1).collect();
+    let inputs = [halves(&vec![0; 8 * a.len()]), halves(&a), halves(&b)];
+    let grid = Grid::line(a.len() as u64, 64);
+    same_at(&processors(), &wide(FUNCTIONS), "k", grid, &inputs, "");
+}
+
+/// All half floats, infinities and NaN among them, as integers.
+#[test]
+fn integers_of_all_half_floats() {
+    let a: Vec<u16> = (0..=u16::MAX).collect();
+    let none = || Input::bytes(vec![0; 8 * a.len()]);
+    for (small, large) in
+        [("char", "int"), ("uchar", "uint"), ("short", "long"), ("ushort", "ulong")]
+    {
+        let module = wide(&format!(
+            "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+             kernel void k(global {small} *p, global {large} *q, global const half *a) {{
+               size_t i = get_global_id(0);
+               p[i] = convert_{small}_sat(a[i]); q[i] = convert_{large}_sat_rte(a[i]);
+             }}"
+        ));
+        let grid = Grid::line(a.len() as u64, 64);
+        let inputs = [none(), none(), halves(&a)];
+        same_at(&processors(), &module, "k", grid, &inputs, large);
+    }
+}
+
+/// Doubles at, and next to, half floats and the middles between them.
+#[test]
+fn doubles_become_half_floats_in_one_rounding() {
+    let module = wide(
+        "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+         kernel void k(global half *out, global const double *a) {
+           size_t i = get_global_id(0);
+           out[i] = a[i];
+         }",
+    );
+    let mut doubles =
+        vec![0.0, 1e-300, f64::MIN_POSITIVE, 1e300, f64::INFINITY, 65519.999, 65520.0];
+    for bits in 0..0x7c00u16 {
+        let size = |bits: u16| {
+            let (exponent, mantissa) = (i32::from(bits >> 10), f64::from(bits & 0x3ff));
+            match exponent {
+                0 => mantissa * 2f64.powi(-24),
+                _ => (mantissa + 1024.0) * 2f64.powi(exponent - 25),
+            }
+        };
+        let middle = (size(bits) + size(bits + 1)) / 2.0;
+        doubles.extend([size(bits), middle, middle.next_up(), middle.next_down()]);
+        // Less than a float can tell from the middle.
+        doubles.push(middle * (1.0 + 2f64.powi(-30)));
+    }
+    doubles.resize(doubles.len().next_multiple_of(64), 1.0);
+    let minus: Vec<f64> = doubles.iter().map(|it| -it).collect();
+    for doubles in [doubles, minus] {
+        let out = Input::bytes(vec![0; 2 * doubles.len()]);
+        let from = Input::bytes(doubles.iter().flat_map(|it| it.to_le_bytes()).collect());
+        let grid = Grid::line(doubles.len() as u64, 64);
+        same_at(&processors(), &module, "k", grid, &[out, from], "");
+    }
 }

@@ -471,7 +471,7 @@ fn operations_on_wider_integers_take_their_low_bits() {
     assert_eq!(got[0], want);
 }
 
-/// Conversions to small integers in vectors: numbers around the limits, far ones, infinities and NaN.
+/// Conversions to integers in vectors: numbers around the limits, far ones, infinities and NaN.
 #[test]
 fn numbers_out_of_range_saturate_in_vectors() {
     let numbers = [
@@ -504,7 +504,22 @@ fn numbers_out_of_range_saturate_in_vectors() {
         65536.0,
         1e9,
         -1e9,
+        2147483520.0,
+        2147483647.0,
+        2147483648.0,
+        -2147483648.0,
+        -2147483904.0,
         3e9,
+        4294967040.0,
+        4294967295.0,
+        4294967296.0,
+        9223371487098961920.0,
+        9223372036854774784.0,
+        9223372036854775808.0,
+        -9223372036854775808.0,
+        -9223373136366403584.0,
+        18446742974197923840.0,
+        18446744073709551616.0,
         1e30,
         -1e30,
         f64::INFINITY,
@@ -520,7 +535,7 @@ fn numbers_out_of_range_saturate_in_vectors() {
     let floats = bytes(all().flat_map(|x| (x as f32).to_le_bytes()).collect());
     let doubles = bytes(all().flat_map(f64::to_le_bytes).collect());
     for from in ["float", "double"] {
-        for to in ["char", "uchar", "short", "ushort"] {
+        for to in ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"] {
             let module = module(&clang::compile_text(
                 &format!(
                     "kernel void k(global {to} *to, global const {from} *from) {{
@@ -531,7 +546,7 @@ fn numbers_out_of_range_saturate_in_vectors() {
                 &["-O1"],
             ));
             let input = if from == "float" { &floats } else { &doubles };
-            let inputs = [bytes(vec![0; 2 * n]), input.clone()];
+            let inputs = [bytes(vec![0; 8 * n]), input.clone()];
             same(&module, "k", Grid::line(n as u64, 32), &inputs, &format!("{from} to {to}"));
         }
     }

@@ -174,16 +174,45 @@ fn powers_by_small_constants_are_products() {
 
 /// LLVM has no vector code of its own for these.
 #[test]
-fn conversions_to_small_numbers_saturate_in_vectors() {
-    for small in ["char", "uchar", "short", "ushort"] {
+fn conversions_to_integers_saturate_in_vectors() {
+    for to in ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"] {
+        for from in ["half", "float", "double"] {
+            let (text, _) = optimised(&format!(
+                "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+                 kernel void k(global {to} *to, global const {from} *from) {{
+                   int i = get_global_id(0);
+                   to[i] = convert_{to}_sat(from[i]);
+                 }}"
+            ));
+            let kinds = ["fptosi <16 x", "fptoui <16 x"].map(|kind| text.contains(kind));
+            assert!(kinds.contains(&true), "{from} to {to}:\n{text}");
+            assert!(!text.contains(".sat.v16"), "{from} to {to}:\n{text}");
+        }
+    }
+}
+
+/// LLVM would compute these one at a time.
+#[test]
+fn functions_of_half_floats_are_those_of_floats() {
+    for call in [
+        "fmin(x, y)",
+        "fmax(x, y)",
+        "floor(x)",
+        "ceil(x)",
+        "trunc(x)",
+        "rint(x)",
+        "round(x)",
+        "sqrt(x)",
+    ] {
         let (text, _) = optimised(&format!(
-            "kernel void k(global {small} *to, global const float *from) {{
+            "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+             kernel void k(global half *p, global const half *a, global const half *b) {{
                int i = get_global_id(0);
-               to[i] = convert_{small}_sat(from[i]);
+               half x = a[i], y = b[i];
+               p[i] = {call};
              }}"
         ));
-        assert!(text.contains("fptosi <16 x float>"), "{small}:\n{text}");
-        assert!(!text.contains(".sat.v16"), "{small}:\n{text}");
+        assert!(text.contains("v16f32(") && !text.contains("v16f16("), "{call}:\n{text}");
     }
 }
 
