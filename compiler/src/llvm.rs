@@ -5,6 +5,7 @@
 //! run-time library that it calls are linked in as bitcode, made private, and optimised with the
 //! kernel.
 
+mod apart;
 mod gathers;
 mod halves;
 mod passes;
@@ -131,6 +132,7 @@ pub fn compile(
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     link_library(&context, &module, form(target))?;
+    apart::run(&context, &module);
     name_images(&module, target);
     module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
     let wrong = |error: BuilderError| LlvmError::Passes(error.to_string());

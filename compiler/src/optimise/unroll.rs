@@ -22,7 +22,8 @@ use std::collections::HashMap;
 
 use super::blocks::remove_unreachable;
 use super::cost::{
-    MAX_ELEMENTS_BYTES, MAX_SHORT, MAX_SHORT_TURNS, MAX_TURNS, MAX_UNROLLED, MAX_UNROLLED_IN_ALL,
+    MAX_ELEMENTS_BYTES, MAX_SHORT, MAX_SHORT_TURNS, MAX_TURNS, MAX_UNROLLED, MAX_UNROLLED_BLOCKS,
+    MAX_UNROLLED_IN_ALL,
 };
 use super::simplify;
 use crate::ir::eval::apply;
@@ -60,8 +61,9 @@ fn unroll_one(module: &mut Module, function: &mut Function, limit: usize) -> Opt
             && count <= MAX_SHORT_TURNS
             && plan.is_innermost(&loops, index)
             && plan.is_plain(function);
-        let gains = plan.runs_once(count) || is_short || turns.fixes_something();
-        if weight <= limit && gains {
+        let is_simple = plan.it.blocks.len() <= MAX_UNROLLED_BLOCKS;
+        let gains = is_simple && (is_short || turns.fixes_something());
+        if weight <= limit && (gains || plan.runs_once(count)) {
             unroll(function, &plan, count);
             return Some(weight.max(1));
         }

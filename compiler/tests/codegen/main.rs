@@ -41,6 +41,7 @@ mod images;
 mod inside;
 mod joined;
 mod kernels;
+mod large;
 mod late;
 mod latency;
 mod lines;
