@@ -6,8 +6,8 @@
 //! done here, on the kernel with all calls inlined. The scalar form is left to LLVM.
 //!
 //! ```text
-//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ loads ──▶ selects ──▶ rotate ──▶ invariants
-//!   ──▶ unroll ──▶ registers ──▶ words ──▶ simplify ──▶ unused ──▶ widen
+//!   inlined ──▶ copies ──▶ registers ──▶ components ──▶ simplify ──▶ loads ──▶ selects ──▶ rotate
+//!   ──▶ invariants ──▶ unroll ──▶ registers ──▶ words ──▶ simplify ──▶ unused ──▶ widen
 //! ```
 //!
 //! Each pass takes a function and leaves an equivalent one, so any of them may be skipped:
@@ -16,6 +16,7 @@
 mod alike;
 mod arguments;
 mod blocks;
+mod components;
 mod copies;
 pub(crate) mod cost;
 mod counters;
@@ -53,6 +54,8 @@ pub enum Pass {
     Registers,
     /// The same for those that are written before they are read.
     WrittenRegisters,
+    /// Computes components of places one by one.
+    Components,
     /// Folds constants and removes redundant computations.
     Simplify,
     /// Removes loads of what is known.
@@ -72,9 +75,10 @@ pub enum Pass {
 }
 
 /// The passes in the order in which they run.
-pub const ORDER: [Pass; 12] = [
+pub const ORDER: [Pass; 13] = [
     Pass::Copies,
     Pass::Registers,
+    Pass::Components,
     Pass::Simplify,
     Pass::Loads,
     Pass::Selects,
@@ -94,6 +98,7 @@ impl Pass {
         match self {
             Pass::Copies => "copies",
             Pass::Registers | Pass::WrittenRegisters => "registers",
+            Pass::Components => "components",
             Pass::Simplify => "simplify",
             Pass::Loads => "loads",
             Pass::Selects => "selects",
@@ -114,6 +119,7 @@ impl Pass {
             }
             Pass::Registers => registers::run(module, function),
             Pass::WrittenRegisters => registers::run_for_written(module, function),
+            Pass::Components => components::run(module, function),
             Pass::Simplify => simplify::run(module, function),
             Pass::Loads => loads::run(module, function),
             Pass::Selects => {

@@ -119,6 +119,59 @@ fn what_is_known_is_not_computed() {
     golden_of(Pass::Simplify, source, "-O0");
 }
 
+#[test]
+fn components_of_places_are_computed_one_by_one() {
+    let source = "kernel void walk(global int *p, int w, int n, int2 by) {
+          int2 at = (int2)(get_global_id(0), get_global_id(1));
+          int2 to = at + (int2)(1, -1);
+          int sum = p[to.y * w + to.x];
+          for (int i = 0; i < n; i++) {
+            at += by;
+            sum += p[at.y * w + at.x];
+          }
+          p[0] = sum;
+        }";
+    golden_of(Pass::Components, source, "-O2");
+}
+
+/// Vectors of 2, 3 and 4 numbers of 32 and 64 bits: chosen, compared, shortened, shuffled, kept by loops that exchange their
+/// components, and used whole besides.
+#[test]
+fn components_are_those_of_the_vectors() {
+    let bodies = [
+        "int2 b = a + (int2)(1, -1), c = b.yx * a; s += c.x - 3 * c.y;",
+        "int3 b = (int3)(a, i) << 2, c = b.zxy ^ (int3)(7, i, 9); s += c.x * 3 + c.y * 5 + c.z;",
+        "int4 b = (int4)(a, -a), c = b > b.wzyx ? b - 5 : b * 3; s += c.x ^ c.y ^ (c.z + c.w);",
+        "long4 b = convert_long4((int4)(a, a.yx)) * 77777L; int4 c = convert_int4(b >> 3); s += c.x + c.y - c.w;",
+        "int2 b = i > 20 ? a : a.yx; s += b.x * 2 - b.y;",
+        "for (int k = 0; k < 5; k++) { a = a.yx + (int2)(k, 2); s += a.x * k; } s += a.y;",
+        "int4 b = (int4)(a, 1, 2); for (int k = 0; k < i % 7; k++) b = b.wxyz + k; s += b.x + 2 * b.z;",
+        "int2 b = max(min(a + i, 40), -3); out4[i] = (int4)(b, ~b); s += b.x * b.y;",
+        "uint4 b = as_uint4((int4)(a, a)) % (uint4)(7, 9, 11, 13); s += b.x + b.y * 16 + b.w * 256;",
+    ];
+    let kernels = bodies.iter().enumerate().map(|(number, body)| {
+        format!(
+            "kernel void k{number}(global int *out, global int4 *out4, global const int2 *in) {{
+               int i = get_global_id(0), s = i; int2 a = in[i];
+               {body}
+               out[i] = s;
+             }}"
+        )
+    });
+    let text: String = kernels.collect();
+    for level in ["-O0", "-O2"] {
+        let module = module(&clang::compile_text(&text, &[level, "-w"]));
+        for (number, body) in bodies.iter().enumerate() {
+            let args =
+                [ints(64, |_| 0), ints(64 * 4, |_| 0), ints(64 * 2, |i| i * 7_919 % 97 - 40)];
+            let grid = Grid::line(64, 32);
+            agree_after_each(&module, &format!("k{number}"), &[(grid, args.to_vec())])
+                .unwrap_or_else(|how| panic!("{body} at {level}: {how}"));
+            same(&module, &format!("k{number}"), grid, &args, body);
+        }
+    }
+}
+
 /// Products in twice as many bits, of which one half is used: of numbers with and without signs, and of constants that
 /// fit half of the bits and that do not.
 #[test]
