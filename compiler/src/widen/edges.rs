@@ -18,12 +18,14 @@
 //! the first turn and of the last one. The rest is as [`whole`](super::whole) does it for tests.
 
 mod counters;
+mod grows;
 mod windows;
 mod write;
 
 use std::collections::{HashMap, HashSet};
 
 use self::counters::{Counter, Loops};
+use self::grows::{Growth, Needs};
 use self::windows::{Usual, Window};
 pub(super) use self::write::Before;
 use super::compares::mirrored;
@@ -54,9 +56,6 @@ const MAX_DEPTH: usize = 24;
 /// The most operations of which such an operation's operands are made.
 const MAX_MADE: usize = 32;
 
-/// The longest sum with a counter in it.
-const MAX_SUMS: usize = 8;
-
 /// Constants below this are taken for the lower edge, or a distance from it, others for a size.
 const MOST_EDGE: i64 = 16;
 
@@ -65,10 +64,9 @@ struct Limit {
     result: ValueId,
     usual: Usual,
     test: Test,
-    /// The loop's counter on which the test depends, and whether what is tested grows with it.
-    counter: Option<(Counter, bool)>,
-    /// Other operations whose results have to be the usual ones.
-    needs: Vec<ValueId>,
+    /// The loop's counter on which the test depends, and by how much what is tested grows in a turn.
+    counter: Option<(Counter, Growth)>,
+    needs: Needs,
 }
 
 /// An end of a window.
@@ -230,7 +228,7 @@ impl<'a> Finder<'a> {
         loop {
             let found: HashSet<ValueId> = limits.iter().map(|limit| limit.result).collect();
             let before = limits.len();
-            limits.retain(|limit| limit.needs.iter().all(|needed| found.contains(needed)));
+            limits.retain(|limit| limit.needs.results.iter().all(|needed| found.contains(needed)));
             if limits.len() == before {
                 return limits;
             }
@@ -269,7 +267,7 @@ impl<'a> Finder<'a> {
         };
         self.phis(&[a, b]).filter(HashSet::is_empty)?;
         let (usual, test) = (Usual::Holds(holds), Test::Condition(condition, holds));
-        Some(Limit { result, usual, test, counter: None, needs: Vec::new() })
+        Some(Limit { result, usual, test, counter: None, needs: Needs::default() })
     }
 
     /// The end of a window that a limited number is.
@@ -324,21 +322,21 @@ impl<'a> Finder<'a> {
         inst.op.for_each_operand(|operand| from.push(operand));
         let mut phis = self.phis(&from)?.into_iter();
         let (phi, None) = (phis.next(), phis.next()) else { return None };
-        let mut needs = Vec::new();
+        let mut needs = Needs::default();
         let counter = match phi {
             None => None,
             Some(phi) => {
                 // What lies between the first turn and the last one is between their results.
-                let Test::Same(moving, _) = test else { return None };
+                let Test::Same(moving, signed) = test else { return None };
                 let counter = self.counter(phi, block)?;
                 let mut grows = |operand| self.grows(operand, phi, &mut needs, 0);
-                let by = grows(moving)?.checked_mul(counter.step)?;
+                let by = grows(moving)?.times(counter.step)?;
                 let others = from.iter().filter(|&&operand| operand != moving);
-                let still = others.into_iter().all(|&operand| grows(operand) == Some(0));
-                if by == 0 || by.abs() > counters::MOST_STEP || !still {
+                let still = others.into_iter().all(|&operand| grows(operand) == Some(Growth::NONE));
+                if by == Growth::NONE || !still || !signed && by.grows().is_none() {
                     return None;
                 }
-                Some((counter, by > 0))
+                Some((counter, by))
             }
         };
         Some(Limit { result, usual, test, counter, needs })
@@ -468,55 +466,6 @@ impl<'a> Finder<'a> {
             }
         }
         Some(phis)
-    }
-
-    /// By how much a number grows with a phi, inside: adds the operations whose results have to be the usual ones
-    /// for that.
-    fn grows(
-        &self,
-        operand: Operand,
-        phi: ValueId,
-        needs: &mut Vec<ValueId>,
-        depth: usize,
-    ) -> Option<i64> {
-        if operand == Operand::Value(phi) {
-            return Some(1);
-        }
-        let Some((value, _, inst)) = self.made(operand) else { return Some(0) };
-        if depth > MAX_SUMS {
-            return None;
-        }
-        let mut next = |operand| self.grows(operand, phi, needs, depth + 1);
-        let by = match inst.op {
-            Op::Binary(BinaryOp::Add, a, b) => next(a)?.checked_add(next(b)?)?,
-            Op::Binary(BinaryOp::Sub, a, b) => next(a)?.checked_sub(next(b)?)?,
-            Op::Binary(BinaryOp::Mul, a, Operand::Const(b)) => {
-                next(a)?.checked_mul(i64::try_from(self.module.const_bits(b)?).ok()?)?
-            }
-            Op::Binary(BinaryOp::SMax | BinaryOp::SMin | BinaryOp::UMax | BinaryOp::UMin, a, b) => {
-                let by = [next(a)?, next(b)?];
-                match self.moving(a, b) {
-                    Some(moving) if by.contains(&0) && by != [0, 0] => {
-                        let by = self.grows(moving, phi, needs, depth + 1)?;
-                        if by == 0 {
-                            return None;
-                        }
-                        needs.push(value);
-                        by
-                    }
-                    _ if by == [0, 0] => 0,
-                    _ => return None,
-                }
-            }
-            Op::Convert(ConvertOp::Trunc, a) => next(a)?,
-            Op::Phi(_) => return None,
-            ref op => {
-                let mut still = true;
-                op.for_each_operand(|operand| still = still && next(operand) == Some(0));
-                return still.then_some(0);
-            }
-        };
-        (by.abs() <= counters::MOST_STEP).then_some(by)
     }
 
     fn counter(&mut self, phi: ValueId, user: BlockId) -> Option<Counter> {

@@ -29,13 +29,16 @@ const LIMITS: [&str; 12] = [
 ];
 
 /// Loops over a window around a place, with the expression of the distance.
-const WINDOWS: [(&str, &str); 6] = [
+const WINDOWS: [(&str, &str); 9] = [
     ("for (int i = -r; i <= r; i++)", "i"),
     ("for (int i = 0; i < 2 * r + 1; i++)", "i - r"),
     ("for (int i = r; i >= -r; i--)", "i"),
     ("for (long i = -r; i < r; i++)", "(int)i"),
     ("for (uint i = 0; i != r + 1; i++)", "2 * (int)i - r"),
     ("for (int i = -1; i < 2; i++)", "i"),
+    ("for (int i = -r; i <= r; i++)", "i * s"),
+    ("for (int i = r; i >= -r; i--)", "(s == 1 ? 2 * i : 0)"),
+    ("for (int i = -1; i < r; i++)", "(s > 0 ? i : -3 * i)"),
 ];
 
 /// A kernel that sums up such neighbours.
@@ -58,14 +61,19 @@ fn text(random: &mut Random) -> String {
             0 => WINDOWS[random.below(WINDOWS.len() as u64) as usize],
             _ => ("", of(random, &["-1", "1", "2", "-3", "0", "s", "-r", "x % 3"])),
         };
-        let limit = |random: &mut Random, id: &str, size: &str| {
-            // The distance may be anything.
-            let ways = if distance == "s" { &LIMITS[..4] } else { &LIMITS[..] };
+        // The distance may be anything.
+        let ways = if distance.contains('s') { &LIMITS[..4] } else { &LIMITS[..] };
+        let mut place = |size: &str, name: &str| {
             let by = if random.below(2) == 0 { distance } else { of(random, &["0", "1", "-2"]) };
-            of(random, ways).replace('C', &format!("({id} + {by})")).replace('N', size)
+            (by, of(random, ways).replace('C', name).replace('N', size))
         };
-        let (x, y) = (limit(random, "x", "w"), limit(random, "y", "h"));
-        writeln!(text, "{head} {{ a = a * 3 + {convert}(in[{y} * w + {x}]); }}").unwrap();
+        let ((right, x), (down, y)) = (place("w", "p.x"), place("h", "p.y"));
+        let p = match random.below(3) {
+            0 => format!("struct {{ int x, y; }} p = {{ x + {right}, y + {down} }}"),
+            1 => format!("int2 p = (int2)(x, y) + (int2)({right}, {down})"),
+            _ => format!("int4 p = (int4)(x, y, 0, 1) + (int4)({right}, {down}, x, 2)"),
+        };
+        writeln!(text, "{head} {{ {p}; a = a * 3 + {convert}(in[{y} * w + {x}]); }}").unwrap();
     }
     text + "out[y * w + x] = a; }"
 }
@@ -154,15 +162,26 @@ fn vectors_away_from_edges_have_code_of_their_own() {
         "out[x] = in[(x + w - 1) % w] + in[(x + 1) % w];",
         "out[y * w + x] = in[y * w + (x > 0 ? x - 1 : x)] + in[y * w + (x < w - 1 ? x + 1 : x)];",
         "out[x] = in[abs(x - 1)] + in[x + 1 >= w ? 2 * w - x - 3 : x + 1];",
+        // Places in vectors.
+        "int2 at = (int2)(x, y), a = at + (int2)(-1, 1), b = at + (int2)(1, 2);
+         out[y * w + x] = in[a.y * w + max(a.x, 0)] + in[b.y * w + min(b.x, w - 1)];",
+        "int4 at = (int4)(x, y, 0, 0), a = max(at - 1, 0), b = min(at + r, w - 1);
+         out[y * w + x] = in[a.y * w + a.x] + in[b.y * w + b.x];",
     ] {
         let (tests, loads) = gathers_inside(body);
         assert_eq!((tests, loads), (2, 4), "{body}");
     }
-    let (tests, loads) = gathers_inside(
-        "float a = 0; for (int i = -r; i <= r; i++) a += in[clamp(x + i, 0, w - 1)];
-         out[x] = a;",
-    );
-    assert_eq!((tests, loads), (1, 2));
+    for turn in [
+        "a += in[clamp(x + i, 0, w - 1)];",
+        "a += in[clamp(x + (h == 1 ? i : 0), 0, w - 1)];",
+        "int2 p = (int2)(x, y) + i * (int2)(h, 2); a += in[p.y * w + clamp(p.x, 0, w - 1)];",
+    ] {
+        let (tests, loads) = gathers_inside(&format!(
+            "float a = 0; for (int i = -r; i <= r; i++) {{ {turn} }}
+             out[x] = a;",
+        ));
+        assert_eq!((tests, loads), (1, 2), "{turn}");
+    }
     // What is read decides: not known in front.
     let (tests, _) = gathers_inside("out[x] = in[clamp(x + (int)in[x], 0, w - 1)];");
     assert_eq!(tests, 0);

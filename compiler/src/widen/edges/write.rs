@@ -4,7 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use super::counters::{Counter, MOST_TURNS, Turns};
+use super::counters::{Counter, MOST_STEP, MOST_TURNS, Turns};
+use super::grows::MOST_FACTOR;
 use super::windows::{Usual, Window};
 use super::{Limit, Test, WINDOWS};
 use crate::ir::arena::Id;
@@ -183,9 +184,9 @@ impl<'a> Before<'a> {
             let behind = self.add(Op::Binary(BinaryOp::Add, bound, by), ty);
             conditions.push(self.compare(op, first, behind));
         }
-        let mut counted = HashSet::new();
+        let (mut counted, mut factors) = (HashSet::new(), HashSet::new());
         for limit in limits {
-            let Some((counter, grows)) = &limit.counter else {
+            let Some((counter, by)) = &limit.counter else {
                 self.test(limit, None, &mut conditions);
                 continue;
             };
@@ -194,11 +195,21 @@ impl<'a> Before<'a> {
             }
             let turns = [Some((counter, Turn::First)), Some((counter, Turn::Last))];
             turns.iter().for_each(|&turn| self.test(limit, turn, &mut conditions));
+            for &factor in &limit.needs.factors {
+                if factors.insert(factor) {
+                    let factor = self.at(factor, None);
+                    conditions.push(self.is_within(factor, MOST_FACTOR));
+                }
+            }
             if let Test::Same(moving, signed) = limit.test {
                 let [first, last] = turns.map(|turn| self.at(moving, turn));
-                let [least, most] = if *grows { [first, last] } else { [last, first] };
                 let op = if signed { CompareOp::SLe } else { CompareOp::ULe };
-                conditions.push(self.compare(op, least, most));
+                conditions.push(match by.grows() {
+                    Some(true) => self.compare(op, first, last),
+                    Some(false) => self.compare(op, last, first),
+                    // No number wraps around that begins near 0.
+                    None => self.is_within(first, MOST_TURNS * MOST_STEP),
+                });
             }
         }
         let ty = self.module.types.bool();
@@ -253,6 +264,15 @@ impl<'a> Before<'a> {
                 conditions.push(self.compare(CompareOp::ULt, rest, b));
             }
         }
+    }
+
+    /// Whether a number is not above another one, and not below that with the other sign.
+    fn is_within(&mut self, number: Operand, most: i64) -> Operand {
+        let ty = self.type_of(number);
+        let mut constant = |number: i64| Operand::Const(self.module.const_int(ty, number as u64));
+        let (by, all) = (constant(most), constant(2 * most));
+        let from_zero = self.add(Op::Binary(BinaryOp::Add, number, by), ty);
+        self.compare(CompareOp::ULe, from_zero, all)
     }
 
     /// Whether a loop has at least a turn and not too many.
