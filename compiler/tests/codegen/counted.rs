@@ -4,9 +4,9 @@
 use tally_compiler::widen::widen;
 
 use crate::diff::{Run, same_in_all};
-use crate::harness::{Grid, clang, module};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, value};
 use crate::transpose::apart;
-use crate::widen::{int, ints};
+use crate::widen::{int, ints, wide};
 
 /// A kernel whose items add up what a loop makes.
 fn summing(name: &str, statements: &str) -> String {
@@ -89,6 +89,36 @@ fn counters_have_bounds() {
         let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
         let count = widened.promises.conditions.len();
         assert!(count > 0, "{name}");
+    }
+}
+
+/// Counters that begin at one that grows (the rest of a matrix's row): they stay below their end and above their beginning,
+/// so the promises hold. Two counts tell how many items run beside each other: one at a time, the second of an item is
+/// behind its first.
+#[test]
+fn groups_that_count_from_a_counter_run_in_vectors() {
+    let module = wide(
+        "kernel void rest(global int *out, global int *beside, global int *count, global const int *in, uint n) {
+           int i = get_global_id(0), s = 0;
+           int one = atomic_inc(count);
+           for (uint k = 0; k < n; k++)
+             for (uint j = k + 1 + get_global_id(0); j < n; j += get_global_size(0)) s += in[k * n + j];
+           int two = atomic_inc(count);
+           out[i] = s;
+           beside[i] = two - one;
+         }",
+    );
+    let kernel = Kernel::with_lanes(&module, "rest", &targets()[0], 8);
+    let n = 100;
+    let (mut out, mut beside, mut count) = ([0; 64], [0; 64], [0; 1]);
+    let mut data: Vec<i32> = (0..n * n).map(|i| i * i % 1013).collect();
+    let buffers = [&mut out[..], &mut beside, &mut count, &mut data].map(buffer);
+    kernel.run(Grid::line(64, 64), buffers.into_iter().chain([value(n)]).collect());
+    for i in 0..64 {
+        let places = (0..n).flat_map(|k| (k + 1 + i..n).step_by(64).map(move |j| k * n + j));
+        let sum: i32 = places.map(|place| place * place % 1013).sum();
+        assert_eq!(out[i as usize], sum, "item {i}");
+        assert_eq!(beside[i as usize], 8, "item {i}");
     }
 }
 

@@ -133,6 +133,10 @@ impl Makers<'_> {
         // may be as far beyond the bound as the items are from each other in the beginning.
         let end = trial.promises.sum(Number::Sum(bound, by))?;
         let spread = trial.promises.sum(Number::Difference(first, first))?;
+        // None is before the first number.
+        let none = trial.promises.number(Number::Constant(0));
+        let beyond = if up { Number::Most(spread, none) } else { Number::Least(spread, none) };
+        let spread = trial.promises.number(beyond);
         let end = trial.promises.sum(Number::Sum(end, spread))?;
         trial.promises.require(end, Holds::Fits);
         Some(trial.promises.number(Number::Either(first, end)))
