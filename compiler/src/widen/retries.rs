@@ -10,12 +10,22 @@
 //! ```
 //!
 //! In a vector, all items take turns until the last of them has succeeded, and such exchanges go item by item in each. A
-//! kernel that does little else is faster one item at a time.
+//! kernel that does little else is faster one item at a time. So is one in which a single item of a group adds up what
+//! the others have left, in any memory: in a vector, each of its exchanges waits for a mask and for parts of vectors.
+//!
+//! ```text
+//!   barrier(CLK_LOCAL_MEM_FENCE);
+//!   if (get_local_id(0) != 0) return;
+//!   for (i = 0; i < size; i++) atomic_add_f(grid + place[i], share[i]);
+//! ```
 
 use super::shape::Shape;
 use super::way::Way;
 use crate::ir::arena::Id;
-use crate::ir::{AddressSpace, Function, Inst, Module, Op, Operand, Type};
+use crate::ir::{
+    AddressSpace, BinaryOp, BlockId, CompareOp, Definition, Function, Inst, Module, Op, Operand,
+    Terminator, Type, definitions,
+};
 
 /// The most instructions beside the loop of retries: in the loop around it, and in the kernel. Histograms in local memory
 /// have 13 to 16 and 46 to 61 of them; one item at a time they take 0.36 to 0.66 of the time. Rodinia's bucket sort has 67
@@ -33,13 +43,72 @@ pub(super) fn prevail(module: &Module, source: &Function, way: &Way) -> bool {
     let alone = |index: usize| loops.iter().all(|it| it.parent != Some(index));
     let only = |parent: usize| loops.iter().filter(|it| it.parent == Some(parent)).count() == 1;
     loops.iter().enumerate().any(|(index, it)| {
-        let Some(parent) = it.parent.filter(|&parent| it.masked && only(parent)) else {
+        let Some(parent) = it.parent.filter(|_| it.masked) else {
             return false;
         };
-        alone(index)
+        let by_one = || is_of_one(module, source, way, loops[parent].header);
+        if alone(index) && exchanges(source, way, index) && by_one() {
+            return true;
+        }
+        only(parent)
+            && alone(index)
             && retries(module, source, way, index)
             && size(&|at| at == Some(parent)) <= MOST_AROUND
             && size(&|at| at != Some(index)) <= MOST
+    })
+}
+
+/// Whether a loop exchanges values that it compares.
+fn exchanges(source: &Function, way: &Way, index: usize) -> bool {
+    let mut blocks =
+        source.blocks.iter().filter(|(id, _)| way.flow.within[id.index()] == Some(index));
+    let is_one = |inst: &Inst| matches!(inst.op, Op::AtomicCompareExchange { .. });
+    blocks.any(|(_, block)| block.insts.iter().any(is_one))
+}
+
+/// Whether at most one item of a row runs a block: its id has been compared with a number that all items share.
+fn is_of_one(module: &Module, source: &Function, way: &Way, block: BlockId) -> bool {
+    let shape = |operand| match operand {
+        Operand::Value(value) => way.shapes.of(value),
+        Operand::Const(_) => Shape::Uniform,
+    };
+    let definitions = definitions(source);
+    let is_id = |shape: Shape| matches!(shape, Shape::Strided { .. });
+    // What holds, or does not, if a condition does, or does not; conditions are combined.
+    let tells = |condition: Operand, holds: bool| {
+        let mut work = vec![condition];
+        while let Some(Operand::Value(value)) = work.pop() {
+            let Some(Definition::Inst(home, at)) = definitions[value.index()] else { continue };
+            match source.blocks[home].insts[at].op {
+                Op::Compare(op @ (CompareOp::Eq | CompareOp::Ne), a, b)
+                    if (op == CompareOp::Eq) == holds =>
+                {
+                    let (a, b) = (shape(a), shape(b));
+                    if is_id(a) && b == Shape::Uniform || a == Shape::Uniform && is_id(b) {
+                        return true;
+                    }
+                }
+                Op::Binary(BinaryOp::And, a, b) if holds => work.extend([a, b]),
+                Op::Binary(BinaryOp::Or, a, b) if !holds => work.extend([a, b]),
+                Op::Select(a, b, no) if holds && module.operand_bits(no) == Some(0) => {
+                    work.extend([a, b]);
+                }
+                Op::Select(a, yes, b) if !holds && module.operand_bits(yes) == Some(1) => {
+                    work.extend([a, b]);
+                }
+                _ => {}
+            }
+        }
+        false
+    };
+    source.blocks.iter().any(|(test, it)| {
+        let Terminator::CondBranch(condition, yes, no) = it.terminator else { return false };
+        [(yes, true), (no, false)].into_iter().any(|(to, holds)| {
+            yes != no
+                && way.flow.predecessors[to.index()] == [test]
+                && way.flow.dominates(to, block)
+                && tells(condition, holds)
+        })
     })
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that retry changes of local memory run one item at a time.
+//! Kernels that retry changes of local memory run one item at a time, and so do those in which one item of a group retries
+//! changes in a loop.
 
 use tally_compiler::widen::widen;
 
@@ -34,6 +35,18 @@ fn kernels_that_mostly_retry_changes_of_local_memory_are_not_widened() {
          }}
          kernel void no_loop(global uint *out, global const uint *in, int n) {{
            {begin} d = in[get_global_id(0)] & 255; {count} {end}
+         }}
+         kernel void yes_one(global uint *out, global const uint *in, int n) {{
+           {begin} if (get_local_id(0) != 3) return;
+           for (int i = 0; i < n; i++) {{ volatile global uint *at = &out[s[i & 255] & 255]; {add} }}
+         }}
+         kernel void no_once(global uint *out, global const uint *in, int n) {{
+           {begin} for (int i = 0; i < n; i++) s[get_local_id(0)] += in[i];
+           if (get_local_id(0) == 0) {{ volatile global uint *at = &out[in[n] & 255]; {add} }}
+         }}
+         kernel void no_row(global uint *out, global const uint *in, int n) {{
+           {begin} if (get_local_id(1) != 0) return;
+           for (int i = 0; i < n; i++) {{ volatile global uint *at = &out[s[i & 255] & 255]; {add} }}
          }}"
     );
     let module = module(&clang::compile_text(&text, &["-O2", "-w"]));
