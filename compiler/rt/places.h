@@ -118,13 +118,13 @@ INLINE void place_of_floats(const struct image *image, uint32_t sampler, const f
   }
 }
 
+// Each coordinate by itself: as a loop over as many as there are, clang makes vectors that it stores, and what is
+// loaded from these in parts waits until they are in the cache.
 static inline void place_of_write(const struct image *image, const int32_t given[3], int64_t at[3]) {
   int count = dimensions(image), layer = layer_of(image);
-  at[0] = at[1] = at[2] = 0;
-  for (int i = 0; i < count; i++)
-    at[i] = given[i];
-  if (layer < 3)
-    at[2] = given[layer];
+  at[0] = given[0];
+  at[1] = count >= 2 ? given[1] : 0;
+  at[2] = count == 3 || layer == 2 ? given[2] : layer == 1 ? given[1] : 0;
 }
 
 // Integer texels cannot be interpolated.

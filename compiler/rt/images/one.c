@@ -163,6 +163,17 @@ FUNCTION void NAME(__tally_image_write)(const struct image *image, int32_t x, in
   uint8_t *to = place(image, at);
   if (!to)
     return;
+  // The components are channels as they are.
+  uint32_t order, words = image->components;
+  __builtin_memcpy(&order, image->swizzle, 4);
+  bool in_order = words == 4 ? order == 0x03020100 : words == 1 && image->swizzle[0] == 0;
+  if (in_order && image->layout == B32 && image->channel != UNORM && image->channel != SNORM) {
+    if (words == 1)
+      __builtin_memcpy(to, &texel, 4);
+    else
+      __builtin_memcpy(to, &texel, 16);
+    return;
+  }
   uint32_t word = 0;
   for (uint32_t i = 0; i < image->components; i++) {
     uint32_t channel = 0;
