@@ -24,7 +24,7 @@ mod write;
 
 use std::collections::{HashMap, HashSet};
 
-use self::counters::{Counter, Loops};
+use self::counters::{Counter, Loops, MOST_FACTOR};
 use self::grows::{Growth, Needs};
 use self::windows::{Usual, Window};
 pub(super) use self::write::Before;
@@ -55,6 +55,9 @@ const MAX_DEPTH: usize = 24;
 
 /// The most operations of which such an operation's operands are made.
 const MAX_MADE: usize = 32;
+
+/// The longest sum with a counter in it.
+const MAX_SUMS: usize = 8;
 
 /// Constants below this are taken for the lower edge, or a distance from it, others for a size.
 const MOST_EDGE: i64 = 16;
@@ -466,6 +469,76 @@ impl<'a> Finder<'a> {
             }
         }
         Some(phis)
+    }
+
+    /// By how much a number grows with a phi, inside: adds what has to hold for that.
+    fn grows(
+        &self,
+        operand: Operand,
+        phi: ValueId,
+        needs: &mut Needs,
+        depth: usize,
+    ) -> Option<Growth> {
+        if operand == Operand::Value(phi) {
+            return Growth::new(1, 1);
+        }
+        let Some((value, _, inst)) = self.made(operand) else { return Some(Growth::NONE) };
+        if depth > MAX_SUMS {
+            return None;
+        }
+        let mut next = |operand| self.grows(operand, phi, needs, depth + 1);
+        match inst.op {
+            Op::Binary(BinaryOp::Add, a, b) => next(a)?.plus(next(b)?),
+            Op::Binary(BinaryOp::Sub, a, b) => next(a)?.plus(next(b)?.times(-1)?),
+            Op::Binary(BinaryOp::Mul, a, Operand::Const(b)) => {
+                next(a)?.times(i64::try_from(self.module.const_bits(b)?).ok()?)
+            }
+            Op::Binary(BinaryOp::Mul, a, b) => match (next(a)?, next(b)?) {
+                (Growth::NONE, Growth::NONE) => Some(Growth::NONE),
+                (by, Growth::NONE) => self.times_argument(by, b, needs),
+                (Growth::NONE, by) => self.times_argument(by, a, needs),
+                _ => None,
+            },
+            // Of two amounts one is that of all turns and of all items.
+            Op::Select(condition, a, b) if !self.moves(condition) => {
+                let still = next(condition)? == Growth::NONE;
+                let (a, b) = (next(a)?, next(b)?);
+                let by = Growth::new(a.least.min(b.least), a.most.max(b.most));
+                by.filter(|_| still)
+            }
+            Op::Binary(BinaryOp::SMax | BinaryOp::SMin | BinaryOp::UMax | BinaryOp::UMin, a, b) => {
+                let by = [next(a)?, next(b)?];
+                match self.moving(a, b) {
+                    _ if by == [Growth::NONE; 2] => Some(Growth::NONE),
+                    Some(moving) if by.contains(&Growth::NONE) => {
+                        let by = self.grows(moving, phi, needs, depth + 1)?;
+                        if by == Growth::NONE {
+                            return None;
+                        }
+                        needs.results.push(value);
+                        Some(by)
+                    }
+                    _ => None,
+                }
+            }
+            Op::Convert(ConvertOp::Trunc, a) => next(a),
+            Op::Phi(_) => None,
+            ref op => {
+                let mut still = true;
+                op.for_each_operand(|operand| still = still && next(operand) == Some(Growth::NONE));
+                still.then_some(Growth::NONE)
+            }
+        }
+    }
+
+    /// What grows, multiplied by a number that is the same for all items and in all turns.
+    fn times_argument(&self, by: Growth, factor: Operand, needs: &mut Needs) -> Option<Growth> {
+        if self.moves(factor) {
+            return None;
+        }
+        needs.factors.push(factor);
+        let most = by.least.abs().max(by.most.abs()).checked_mul(MOST_FACTOR)?;
+        Growth::new(-most, most)
     }
 
     fn counter(&mut self, phi: ValueId, user: BlockId) -> Option<Counter> {

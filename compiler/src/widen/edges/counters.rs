@@ -8,6 +8,9 @@ use crate::ir::{
 use crate::widen::compares::{mirrored, opposite};
 use crate::widen::way::Way;
 
+/// The greatest argument that a counter is multiplied by, with either sign.
+pub(super) const MOST_FACTOR: i64 = 64;
+
 /// The most turns of a loop, and the most by which a place moves in a turn: their product fits 32 bits with a sign.
 pub(super) const MOST_TURNS: i64 = 1 << 20;
 pub(super) const MOST_STEP: i64 = 512;

@@ -4,8 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use super::counters::{Counter, MOST_STEP, MOST_TURNS, Turns};
-use super::grows::MOST_FACTOR;
+use super::counters::{Counter, MOST_FACTOR, MOST_STEP, MOST_TURNS, Turns};
 use super::windows::{Usual, Window};
 use super::{Limit, Test, WINDOWS};
 use crate::ir::arena::Id;
