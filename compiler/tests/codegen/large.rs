@@ -2,26 +2,13 @@
 //! Kernels that would be long code: functions that stay functions, and loops that stay loops.
 
 use tally_compiler::ir::{Dominators, Loops, Module};
-use tally_compiler::llvm::{self, Level, Output};
-use tally_compiler::lower;
 use tally_compiler::optimise::{self, ORDER};
-use tally_compiler::widen::{lanes, widen};
-use tally_compiler_protocol::TargetCpu;
+use tally_compiler::widen::lanes;
 
 use crate::diff::same;
 use crate::harness::Grid;
 use crate::widen::{ints, wide};
-
-/// What LLVM makes of a kernel in vectors for a processor.
-fn optimised(module: &Module, cpu: &str) -> String {
-    let kernel = &module.kernels[0];
-    let widened = widen(module, kernel, lanes(kernel)).expect("a plain kernel");
-    let lowered = lower::lower_widened(&widened, kernel).expect("it is small");
-    let target = TargetCpu { name: cpu.into(), features: String::new() };
-    let (work, kind) = (lowered.work, Output::Optimised);
-    let text = llvm::compile(&lowered.text, work, &target, Level::Full, kind).expect("it is right");
-    String::from_utf8(text).expect("LLVM writes UTF-8")
-}
+use crate::work::optimised_module;
 
 fn calls(text: &str, function: &str) -> usize {
     let calls = |line: &&str| line.contains("call ") && line.contains(&format!("@{function}"));
@@ -42,7 +29,8 @@ fn functions_that_many_places_call_stay_functions() {
              }}"
         ));
         for cpu in ["x86-64-v4", "x86-64-v3"] {
-            let text = optimised(&module, cpu);
+            let lanes = lanes(&module.kernels[0]);
+            let (text, _) = optimised_module(&module, cpu, lanes);
             assert_eq!(calls(&text, "__tally_log1p_f32x16") > 0, many, "{count} {cpu}:\n{text}");
         }
         let inputs = [ints(70, |_| 0), ints(70, |i| i * 57)];

@@ -6,13 +6,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use tally_compiler::ir::Module;
-use tally_compiler::llvm::{self, Level, Output};
-use tally_compiler::{lower, widen};
-use tally_compiler_protocol::TargetCpu;
 
 use crate::diff::{Input, same};
 use crate::harness::{Grid, Kernel, buffer, targets, widths};
 use crate::widen::{ints, wide};
+use crate::work::optimised_module;
 
 /// All arrangements of addresses, with and without masks, of numbers of all sizes, vectors and structures.
 #[test]
@@ -95,12 +93,7 @@ fn accesses_of_an_item_keep_their_order() {
 
 /// What LLVM makes of a kernel for 16 items.
 fn optimised(module: &Module) -> String {
-    let kernel = &module.kernels[0];
-    let widened = widen::widen(module, kernel, 16).expect("it is widened");
-    let lowered = lower::lower_widened(&widened, kernel).expect("it is small");
-    let target = TargetCpu { name: "x86-64-v4".into(), features: String::new() };
-    let text = llvm::compile(&lowered.text, lowered.work, &target, Level::Full, Output::Optimised);
-    String::from_utf8(text.expect("it is compiled")).expect("a text")
+    optimised_module(module, "x86-64-v4", 16).0
 }
 
 /// None is removed, though nothing uses what it loads or what it stores is overwritten, and none is taken for another one.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a kernel's code is said to do, by which LLVM's passes are chosen, and what these leave.
 
+use tally_compiler::ir::Module;
 use tally_compiler::llvm::{self, Level, Output};
 use tally_compiler::lower::{self, Work};
 use tally_compiler::widen::widen;
@@ -36,9 +37,13 @@ fn optimised(text: &str) -> (String, Work) {
 
 /// The same for a processor.
 fn optimised_for(processor: &str, text: &str) -> (String, Work) {
-    let module = module(&clang::compile_text(text, &["-O2"]));
+    optimised_module(&module(&clang::compile_text(text, &["-O2"])), processor, 16)
+}
+
+/// What LLVM makes of a module's first kernel in vectors for a processor.
+pub fn optimised_module(module: &Module, processor: &str, lanes: u32) -> (String, Work) {
     let kernel = &module.kernels[0];
-    let widened = widen(&module, kernel, 16).expect("it is widened");
+    let widened = widen(module, kernel, lanes).expect("it is widened");
     let lowered = lower::lower_widened(&widened, kernel).expect("it is lowered");
     let target = TargetCpu { name: processor.into(), features: String::new() };
     let (work, kind) = (lowered.work, Output::Optimised);
