@@ -29,6 +29,7 @@ use self::grows::{Growth, Needs};
 use self::windows::{Usual, Window};
 pub(super) use self::write::Before;
 use super::compares::mirrored;
+use super::promises::signed_bits;
 use super::shape::{Rows, Shape};
 use super::way::Way;
 use crate::ir::arena::Id;
@@ -336,7 +337,7 @@ impl<'a> Finder<'a> {
                 let by = grows(moving)?.times(counter.step)?;
                 let others = from.iter().filter(|&&operand| operand != moving);
                 let still = others.into_iter().all(|&operand| grows(operand) == Some(Growth::NONE));
-                if by == Growth::NONE || !still || !signed && by.grows().is_none() {
+                if !still || !signed && by.grows().is_none() {
                     return None;
                 }
                 Some((counter, by))
@@ -428,10 +429,7 @@ impl<'a> Finder<'a> {
                     CompareOp::UGt | CompareOp::UGe | CompareOp::SGt | CompareOp::SGe => false,
                     _ => return None,
                 };
-                let bits =
-                    self.module.types.scalar_bits(self.module.operand_type(self.function, bound));
-                let signed = |number: u64| ((number << (64 - bits)) as i64) >> (64 - bits);
-                let lower = constant(bound).is_some_and(|number| signed(number) < MOST_EDGE);
+                let lower = signed_bits(self.module, bound).is_some_and(|it| it < MOST_EDGE);
                 Some(below != lower)
             }
             Op::Unary(UnaryOp::Not, a) => Some(!next(a)?),
@@ -490,8 +488,8 @@ impl<'a> Finder<'a> {
         match inst.op {
             Op::Binary(BinaryOp::Add, a, b) => next(a)?.plus(next(b)?),
             Op::Binary(BinaryOp::Sub, a, b) => next(a)?.plus(next(b)?.times(-1)?),
-            Op::Binary(BinaryOp::Mul, a, Operand::Const(b)) => {
-                next(a)?.times(i64::try_from(self.module.const_bits(b)?).ok()?)
+            Op::Binary(BinaryOp::Mul, a, b @ Operand::Const(_)) => {
+                next(a)?.times(signed_bits(self.module, b)?)
             }
             Op::Binary(BinaryOp::Mul, a, b) => match (next(a)?, next(b)?) {
                 (Growth::NONE, Growth::NONE) => Some(Growth::NONE),
@@ -499,30 +497,22 @@ impl<'a> Finder<'a> {
                 (Growth::NONE, by) => self.times_argument(by, a, needs),
                 _ => None,
             },
-            // Of two amounts one is that of all turns and of all items.
-            Op::Select(condition, a, b) if !self.moves(condition) => {
-                let still = next(condition)? == Growth::NONE;
+            // One of two amounts is that of all turns.
+            Op::Select(condition, a, b) => {
+                next(condition)?;
                 let (a, b) = (next(a)?, next(b)?);
-                let by = Growth::new(a.least.min(b.least), a.most.max(b.most));
-                by.filter(|_| still)
+                Growth::new(a.least.min(b.least), a.most.max(b.most))
             }
             Op::Binary(BinaryOp::SMax | BinaryOp::SMin | BinaryOp::UMax | BinaryOp::UMin, a, b) => {
-                let by = [next(a)?, next(b)?];
-                match self.moving(a, b) {
-                    _ if by == [Growth::NONE; 2] => Some(Growth::NONE),
-                    Some(moving) if by.contains(&Growth::NONE) => {
-                        let by = self.grows(moving, phi, needs, depth + 1)?;
-                        if by == Growth::NONE {
-                            return None;
-                        }
+                match [next(a)?, next(b)?] {
+                    [Growth::NONE, Growth::NONE] => Some(Growth::NONE),
+                    by => {
                         needs.results.push(value);
-                        Some(by)
+                        Some(by[usize::from(self.moving(a, b)? == b)])
                     }
-                    _ => None,
                 }
             }
             Op::Convert(ConvertOp::Trunc, a) => next(a),
-            Op::Phi(_) => None,
             ref op => {
                 let mut still = true;
                 op.for_each_operand(|operand| still = still && next(operand) == Some(Growth::NONE));
@@ -531,11 +521,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// What grows, multiplied by a number that is the same for all items and in all turns.
+    /// What grows, multiplied by a number that is the same in all turns.
     fn times_argument(&self, by: Growth, factor: Operand, needs: &mut Needs) -> Option<Growth> {
-        if self.moves(factor) {
-            return None;
-        }
         needs.factors.push(factor);
         let most = by.least.abs().max(by.most.abs()).checked_mul(MOST_FACTOR)?;
         Growth::new(-most, most)

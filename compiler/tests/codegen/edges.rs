@@ -4,11 +4,11 @@
 
 use std::fmt::Write;
 
-use tally_compiler::ir::Op;
+use tally_compiler::ir::{Module, Op};
 use tally_compiler::widen::widen;
 
 use crate::diff::{Input, Random, Run, compare_at, same_in_all};
-use crate::harness::{Grid, clang, module, widths};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, value, widths};
 use crate::programs::seeds;
 use crate::widen::{int, ints, wide};
 
@@ -138,6 +138,95 @@ fn limits_of_one_side() {
     same_in_all(&module, "window", &runs[..5]);
 }
 
+/// Loops of which vectors may seem to be away from edges in the first turn and in the last one, but are not in between:
+/// places that wrap around, places that do not grow by the same amount in each turn, and limits that differ between turns.
+/// Each with its loop and its arguments `n`, `s` and `t`.
+const BETWEEN: [(&str, &str, [i32; 3]); 25] = [
+    // All of 2^32 in four, eight and sixteen turns.
+    (UP, "clamp(x + i * s, 0, 95)", [5, 1 << 30, 0]),
+    (UP, "clamp(x - i * s, 0, 95)", [5, 1 << 30, 0]),
+    (UP, "clamp(x + s * i, 0, 95)", [5, -1 << 30, 0]),
+    (UP, "clamp(x + i * 4 * s, 0, 95)", [9, 1 << 27, 0]),
+    (UP, "clamp(s * i - t * i + x, 0, 95)", [17, 1 << 28, 0]),
+    ("for (long i = 0; i < n; i++)", "clamp(x + (int)(i * s), 0, 95)", [5, -1 << 30, 0]),
+    (UP, "clamp(x + i * 0x40000000, 0, 95)", [5, 0, 0]),
+    (UP, "clamp(x + (s == 1 ? i * 0x40000000 : 0), 0, 95)", [5, 1, 0]),
+    ("for (int i = 0, k = 0; i < n; i++, k += 0x40000000)", "clamp(x + k, 0, 95)", [5, 0, 0]),
+    // From above 2^31 - 100 to the numbers below it with the other sign, and back.
+    (UP, "max(x + s + i * t, -0x7fffff9c)", [4, ABOVE, 60]),
+    (UP, "max(x + s + i * 60, -0x7fffff9c)", [4, ABOVE, 0]),
+    (UP, "max(x + s + (t == 1 ? i * 60 : -i), -0x7fffff9c)", [4, ABOVE, 1]),
+    (UP, "min(i * t - s - x, 0x7fffff9b)", [4, ABOVE, -60]),
+    (UP, "min(i * -60 - s - x, 0x7fffff9b)", [4, ABOVE, 0]),
+    (UP, "min(0 - s - x - i * 60, 0x7fffff9b)", [4, ABOVE, 0]),
+    (UP, "min((t == 1 ? i : i * -60) - s - x, 0x7fffff9b)", [4, ABOVE, 0]),
+    ("for (int i = 0; i > -n; i--)", "min(i * 60 - s - x, 0x7fffff9b)", [4, ABOVE, 0]),
+    // The same for numbers without a sign.
+    (UP, "max((uint)(x - 100 + i * 60), 100u)", [4, 0, 0]),
+    (UP, "max((uint)(x + i * s), 50u)", [4, -40, 0]),
+    // A place that does not grow by the same amount in each turn.
+    (UP, "clamp(x + i * (i - 8) * 8, 0, 95)", [9, 0, 0]),
+    (UP, "clamp(x + (i & 1) * 200, 0, 95)", [3, 0, 0]),
+    (UP, "clamp(x + (i == 1 ? 200 : 0), 0, 95)", [3, 0, 0]),
+    // It is the greatest of two, of which the first one is the place at the beginning, and the other one at the end.
+    (UP, "max(max(x - 16 * i, 16 * i - 120), 0)", [11, 0, 0]),
+    // The test of the loop has a turn more than its body.
+    ("for (int i = 0; out[x] = a ^= in[clamp(x + i, 0, 95)], i < n; i++)", "x + i", [33, 0, 0]),
+    // A limit that differs.
+    (UP, "min(x + i, 96 - (i & 1) * 96)", [3, 0, 0]),
+];
+
+const UP: &str = "for (int i = 0; i < n; i++)";
+
+/// A place of which 32 more are below 2^31.
+const ABOVE: i32 = i32::MAX - 100;
+
+#[test]
+fn turns_between_the_first_and_the_last_one_agree() {
+    for (head, place, args) in BETWEEN {
+        let text = format!(
+            "kernel void k(global int *out, global const int *in, int n, int s, int t) {{
+               int x = get_global_id(0), a = in[max(x - 1, 0)];
+               {head} a = a * 3 + in[({place}) & 127];
+               out[x] = a; }}"
+        );
+        // clang's optimiser makes numbers that grow of products.
+        let module = module(&clang::compile_text(&text, &["-O0", "-w"]));
+        let (tests, loads) = gathers_of(&module);
+        assert!(loads > tests, "{place}: there is no code for vectors away from edges");
+        let mut inputs = vec![ints(96, |_| -1), ints(128, |i| i * 37 % 101)];
+        inputs.extend(args.map(int));
+        compare_at(&widths(), &module, "k", &[(Grid::line(96, 96), inputs)])
+            .unwrap_or_else(|how| panic!("{head} {place}: {how}"));
+    }
+}
+
+/// A loop of so many turns that a place wraps around. It is odd, and the limit is even, which counts the turns at the edge.
+#[test]
+fn many_turns_agree() {
+    let module = module(&clang::compile_text(
+        "kernel void k(global int *out, global const int *in, int n, int s) {
+           int i = get_global_id(0), x = 2 * i + 1, a = in[max(i - 1, -1) + 1];
+           for (int k = 0; k < n; k++) a += in[max(x + k * 8 * s, -0x7ff00000) & 1];
+           out[i] = a; }",
+        &["-O0", "-w"],
+    ));
+    let (tests, loads) = gathers_of(&module);
+    assert!(loads > tests, "there is no code for vectors away from edges");
+    let turns = (1 << 22) + 4096;
+    let limited = |i: i32| {
+        let at = |k: i32| (2 * i + 1).wrapping_add(k.wrapping_mul(512));
+        (i + 1) % 2 + (0..turns).filter(|&k| at(k) < -0x7ff0_0000).count() as i32
+    };
+    let expected: Vec<i32> = (0..32).map(limited).collect();
+    for target in targets() {
+        let (mut out, mut from) = ([0; 32], [[1, 0]; 16]);
+        let args = vec![buffer(&mut out), buffer(&mut from), value(turns), value(64)];
+        Kernel::new(&module, "k", &target).run(Grid::line(32, 32), args);
+        assert_eq!(out.to_vec(), expected, "{}", target.name);
+    }
+}
+
 /// The gathers in the code for vectors away from edges: behind the first branch.
 fn gathers_inside(body: &str) -> (usize, usize) {
     let module = wide(&format!(
@@ -145,7 +234,12 @@ fn gathers_inside(body: &str) -> (usize, usize) {
            int x = get_global_id(0), y = get_global_id(1);
            {body} }}"
     ));
-    let widened = widen(&module, &module.kernels[0], 16).unwrap();
+    gathers_of(&module)
+}
+
+/// The tests whether elements are in line, and the loads, of a kernel.
+fn gathers_of(module: &Module) -> (usize, usize) {
+    let widened = widen(module, &module.kernels[0], 16).unwrap();
     let function = &widened.module.functions[widened.function];
     let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let count = |of: &dyn Fn(&Op) -> bool| insts().filter(|inst| of(&inst.op)).count();

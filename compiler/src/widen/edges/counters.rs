@@ -6,6 +6,7 @@ use crate::ir::{
     BinaryOp, BlockId, CompareOp, Definition, Function, Module, Op, Operand, Terminator, ValueId,
 };
 use crate::widen::compares::{mirrored, opposite};
+use crate::widen::promises::signed_bits;
 use crate::widen::way::Way;
 
 /// The greatest argument that a counter is multiplied by, with either sign.
@@ -55,7 +56,7 @@ impl Loops<'_> {
         let index = self.way.flow.within[header.index()]?;
         let (first, latch, _, step) = self.grows(phi, index)?;
         let turns = self.turns(index, header, latch)?;
-        (step.abs() <= MOST_STEP).then_some(Counter { phi, first, step, turns })
+        Some(Counter { phi, first, step, turns })
     }
 
     pub(super) fn made(&self, operand: Operand) -> Option<&Op> {
@@ -81,11 +82,10 @@ impl Loops<'_> {
             (true, false) => (other, one),
             _ => return None,
         };
-        let &Op::Binary(BinaryOp::Add, a, Operand::Const(by)) = self.made(next)? else {
+        let &Op::Binary(BinaryOp::Add, a, by @ Operand::Const(_)) = self.made(next)? else {
             return None;
         };
-        let unused = 64 - self.module.types.scalar_bits(self.module.constants[by].ty).clamp(1, 64);
-        let by = ((self.module.const_bits(by)? << unused) as i64) >> unused;
+        let by = signed_bits(self.module, by)?;
         (a == Operand::Value(phi)).then_some((first, latch, next, by))
     }
 
