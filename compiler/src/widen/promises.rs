@@ -320,11 +320,11 @@ impl Makers<'_> {
     /// Whether a value is a sum, a product or one of several numbers, or 32 bits of such a one: ids alone need no
     /// promise.
     fn is_made(&self, value: ValueId) -> bool {
-        use BinaryOp::{Add, Mul, SMax, SMin, Shl, Sub, UMax, UMin};
+        use BinaryOp::{Add, Mul, Or, SMax, SMin, Shl, Sub, UMax, UMin};
         match self.of.get(&value).map(|inst| &inst.op) {
             Some(&Op::Convert(ConvertOp::Trunc, Operand::Value(from))) => self.is_made(from),
             Some(Op::Binary(op, ..)) => {
-                matches!(op, Add | Sub | Mul | Shl | SMin | SMax | UMin | UMax)
+                matches!(op, Add | Sub | Mul | Shl | Or | SMin | SMax | UMin | UMax)
             }
             Some(Op::Select(..) | Op::Phi(_)) => true,
             _ => false,
@@ -407,6 +407,14 @@ impl Makers<'_> {
                 let (a, b) = (self.number(trial, a)?, self.number(trial, b)?);
                 trial.promises.sum(Number::Difference(a, b))
             }
+            // `2 * a + 1`, as clang writes it.
+            Op::Binary(BinaryOp::Or, a, Operand::Const(by))
+                if self.module.const_bits(by)? >> self.zeros(a, 0) == 0 =>
+            {
+                let by = self.number(trial, Operand::Const(by))?;
+                let a = self.number(trial, a)?;
+                trial.promises.sum(Number::Sum(a, by))
+            }
             // `-1 - a`.
             Op::Binary(BinaryOp::Xor, a, Operand::Const(ones))
                 if self.module.const_bits(ones) == Some(u64::MAX >> (64 - bits)) =>
@@ -482,6 +490,23 @@ impl Makers<'_> {
                 Some(product(&mut trial.promises, a, b))
             }
             _ => None,
+        }
+    }
+
+    /// How many low bits of a number are zeros, as far as shifts and sums tell.
+    fn zeros(&self, operand: Operand, depth: usize) -> u32 {
+        let Operand::Value(value) = operand else { return 0 };
+        match self.of.get(&value).filter(|_| depth < 4).map(|inst| &inst.op) {
+            Some(&Op::Binary(BinaryOp::Shl, _, Operand::Const(by))) => {
+                self.module.const_bits(by).filter(|by| *by < 31).map_or(0, |by| by as u32)
+            }
+            Some(&Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b)) => {
+                self.zeros(a, depth + 1).min(self.zeros(b, depth + 1))
+            }
+            Some(&Op::Convert(ConvertOp::Trunc | ConvertOp::SExt | ConvertOp::ZExt, a)) => {
+                self.zeros(a, depth + 1)
+            }
+            _ => 0,
         }
     }
 

@@ -33,7 +33,9 @@ fn conditions_at(level: &str, index: &str) -> (usize, bool) {
 fn indices_of_ids_and_arguments_are_promised() {
     let plain = ["y * n + x", "y * n + x + 1", "(gy * ny + 3) * n + x - n", "(y << 4) + x"];
     let scaled = ["(y * n + x) * 3", "(y * n + x) * 4", "5 * (x - n) * 7", "x << 10"];
-    for index in plain.into_iter().chain(scaled) {
+    // clang adds what is below a power of two as bits.
+    let bits = ["(2 * y + 1) * n + x", "(4 * (y + gy) + 3) * n + x", "((y << 9) + 511) * n + x"];
+    for index in plain.into_iter().chain(scaled).chain(bits) {
         let (count, tests) = conditions(index);
         assert!(count > 0 && !tests, "{index}");
     }
@@ -82,6 +84,9 @@ fn indices_have_no_sign() {
         "out[i] = in[(x << 4 | y & 7)] + in[x * 6 + 5];",
         "if (x >= 2) out[i] = in[x - 2] + in[x * 3 - 6];",
         "if (x >= 3) out[i] = in[max(y - 5, 1u) + x + 2];",
+        // Bits that are added, and bits that are set already in the first row.
+        "out[i] = in[(2 * y + 1) * m + x] - in[(4 * y + 3) * m + x];",
+        "if (x >= m) out[i] = in[(y - 1 | 1) * m + x] + in[(2 * y - 2 | 3) * m + x];",
         // Masks that clear bits which the product has.
         "out[i] = in[x * 8 & 0xfffffff0u] + in[(x * 12 + 4) & 0xfffffff8u];",
         "out[i] = (int)((ulong)(x * 0x9e3779b1u + w) * 3 >> 16) ^ in[(x * 0x9e3779b1u + w) >> 24];",
