@@ -45,6 +45,7 @@ mod group;
 mod guard;
 mod images;
 mod inside;
+mod interleaved;
 mod joins;
 mod known;
 mod late;

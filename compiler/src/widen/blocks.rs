@@ -101,6 +101,11 @@ impl Widener<'_> {
                         vars.into_iter().map(|var| self.out.read(var)).collect();
                     self.set(result, &values)?;
                 }
+                Place::Interleaved(vars) => {
+                    let values: Vec<Operand> =
+                        vars.into_iter().map(|var| self.out.read(var)).collect();
+                    self.set_interleaved(result, &values);
+                }
                 Place::Nowhere => {}
             }
         }
@@ -114,6 +119,7 @@ impl Widener<'_> {
             }
             self.inst(inst)?;
         }
+        self.write_kept();
         self.out.loc = block.loc;
         self.terminator(place, id, block)
     }
@@ -347,6 +353,11 @@ impl Widener<'_> {
                     let values = self.vectors(operand)?;
                     let mask = mask.filter(|_| blend);
                     writes.extend(vars.into_iter().zip(values).map(|(var, v)| (var, v, mask)));
+                }
+                Place::Interleaved(vars) => {
+                    let mask = mask.filter(|_| blend);
+                    let values = self.interleaved_arm(result, &vars, operand, mask)?;
+                    writes.extend(vars.into_iter().zip(values).map(|(var, v)| (var, v, None)));
                 }
                 Place::Nowhere => {}
             }

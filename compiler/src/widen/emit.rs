@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
 use super::guard::Guard;
+use super::interleaved::kept::Kept;
 use super::refusal::Refusal;
 use super::shape::{Rows, Shape, Shapes};
 use crate::ir::arena::Id;
@@ -25,6 +26,8 @@ pub(super) enum Place {
     One(Var),
     /// A vector for each scalar of the value.
     Vectors(Vec<Var>),
+    /// Vectors in which the components of an item lie side by side ([`super::interleaved`]).
+    Interleaved(Vec<Var>),
 }
 
 /// The items that run a block: all, or those of a mask.
@@ -56,6 +59,10 @@ pub(super) struct Widener<'f> {
     /// What is constant though it is no constant of the original, as the number of an item in its sub-group is: in the
     /// form of the place that it has.
     constants: FxHashMap<ValueId, Vec<Operand>>,
+    /// The elements of each vector of the values that stay interleaved.
+    pub(super) interleaved: FxHashMap<ValueId, u32>,
+    /// Operations on these that are kept back.
+    pub(super) kept: Kept,
     /// The values that phis will have, by result.
     pub(super) arriving: Vec<Place>,
     pub(super) guards: Vec<Option<Guard>>,
@@ -116,6 +123,8 @@ impl<'f> Widener<'f> {
             places: vec![Place::Nowhere; values],
             escaped: vec![None; values],
             constants: FxHashMap::default(),
+            interleaved: FxHashMap::default(),
+            kept: Kept::default(),
             arriving: vec![Place::Nowhere; values],
             guards: vec![None; values],
             waiting: vec![None; blocks],
@@ -147,6 +156,7 @@ impl<'f> Widener<'f> {
         }
         self.bodies = self.labels.clone();
         self.find_escapes()?;
+        self.find_interleaved();
         self.declare_masks();
         for &param in &self.from.params {
             let ty = self.from.values[param].ty;
@@ -250,6 +260,9 @@ impl<'f> Widener<'f> {
 
     /// Variables for a value with its shape.
     fn new_place(&mut self, value: ValueId) -> Result<Place, Refusal> {
+        if let Some(place) = self.interleaved_place(value) {
+            return Ok(place);
+        }
         let ty = self.from.values[value].ty;
         Ok(match self.shapes.of(value) {
             Shape::Uniform | Shape::Strided { .. } => Place::One(self.out.var(ty)),
@@ -300,8 +313,15 @@ impl<'f> Widener<'f> {
             {
                 return Ok(vars.into_iter().map(|var| self.out.read(var)).collect());
             }
-            if let Place::Vectors(vars) = self.places[value.index()].clone() {
-                return Ok(vars.into_iter().map(|var| self.out.read(var)).collect());
+            match self.places[value.index()].clone() {
+                Place::Vectors(vars) => {
+                    return Ok(vars.into_iter().map(|var| self.out.read(var)).collect());
+                }
+                Place::Interleaved(vars) => {
+                    let vectors = vars.into_iter().map(|var| self.out.read(var)).collect();
+                    return Ok(self.separated(value, vectors));
+                }
+                Place::Nowhere | Place::One(_) => {}
             }
         }
         let one = self.one(operand);
@@ -370,10 +390,17 @@ impl<'f> Widener<'f> {
         if matches!(self.places[result.index()], Place::Nowhere) {
             self.places[result.index()] = self.new_place(result)?;
         }
-        if let Place::Vectors(vars) = self.places[result.index()].clone() {
-            for (var, &value) in vars.into_iter().zip(values) {
-                self.out.write(var, value);
+        match self.places[result.index()].clone() {
+            Place::Vectors(vars) => {
+                for (var, &value) in vars.into_iter().zip(values) {
+                    self.out.write(var, value);
+                }
             }
+            Place::Interleaved(_) => {
+                self.interleave_result(result, values);
+                return Ok(());
+            }
+            Place::Nowhere | Place::One(_) => {}
         }
         self.note_constants(result, values);
         self.keep(result)
@@ -429,7 +456,7 @@ impl<'f> Widener<'f> {
     }
 
     pub(super) fn inst(&mut self, inst: &Inst) -> Result<(), Refusal> {
-        if self.memory(inst)? || self.exchange(inst)? {
+        if self.by_vector(inst)? || self.memory(inst)? || self.exchange(inst)? {
             return Ok(());
         }
         let Some(result) = inst.result else {

@@ -18,7 +18,7 @@ use crate::ir::arena::Id;
 use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Ordering, Terminator, Type, TypeId};
 
 /// Bytes of the longest words that are accessed under a mask.
-const LONGEST_WORD: u64 = 8;
+pub(super) const LONGEST_WORD: u64 = 8;
 
 /// The arrangement of the items' addresses.
 enum Lie {
@@ -57,7 +57,8 @@ impl Widener<'_> {
                 self.out.effect(Op::Store(at, value, access), inst.flags);
             }
             &Op::Store(at, value, access) => {
-                self.store(at, value, access)?;
+                let values = self.vectors(value)?;
+                self.store(at, self.type_in(value), &values, access)?;
             }
             &Op::AtomicStore(at, value, ordering, scope) if self.shape(at) == Shape::Uniform => {
                 let value = self.last(value)?;
@@ -92,8 +93,9 @@ impl Widener<'_> {
                 self.set(result, &values)?;
             }
             &Op::AtomicStore(at, value, Ordering::Relaxed, _) => {
-                let access = self.relaxed(self.type_in(value));
-                self.store(at, value, access)?;
+                let (ty, values) = (self.type_in(value), self.vectors(value)?);
+                let access = self.relaxed(ty);
+                self.store(at, ty, &values, access)?;
             }
             Op::AtomicRmw(..) if self.atomic(inst)? => {}
             Op::Image(op, operands) if self.images(*op, operands, inst.result)? => {}
@@ -155,7 +157,7 @@ impl Widener<'_> {
 
     /// A vector of addresses of which one is looked at. An address may be any where its item does not run. Which items run
     /// may be as good as random, and whether the first does tells nothing.
-    fn known_places(&mut self, at: Operand) -> Result<Operand, Refusal> {
+    pub(super) fn known_places(&mut self, at: Operand) -> Result<Operand, Refusal> {
         let places = self.vector(at)?;
         if self.mask.is_none() {
             return Ok(places);
@@ -218,7 +220,7 @@ impl Widener<'_> {
     }
 
     /// Whether memory can be read where items do not run. A volatile access is only that of the items that do.
-    fn is_readable(&self, at: Operand, access: Access) -> bool {
+    pub(super) fn is_readable(&self, at: Operand, access: Access) -> bool {
         self.shapes.is_readable(at) && (!access.volatile || self.shapes.is_own(at))
     }
 
@@ -423,11 +425,15 @@ impl Widener<'_> {
         Access { align: align.max(1) as u32, ..access }
     }
 
-    fn store(&mut self, at: Operand, value: Operand, access: Access) -> Result<(), Refusal> {
-        let ty = self.type_in(value);
+    pub(super) fn store(
+        &mut self,
+        at: Operand,
+        ty: TypeId,
+        values: &[Operand],
+        access: Access,
+    ) -> Result<(), Refusal> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
-        let values = self.vectors(value)?;
         // Three parts cannot be shuffled together in pairs.
         let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
         if let Some((first, holds)) = self.descends(at, size, &leaves) {
@@ -439,14 +445,14 @@ impl Widener<'_> {
                     Ok(Vec::new())
                 },
                 |this| {
-                    this.scatter(at, &values, &leaves, access)?;
+                    this.scatter(at, values, &leaves, access)?;
                     Ok(Vec::new())
                 },
             )?;
             return Ok(());
         }
         if let Some(fixed) = self.fixed_stores(at, &leaves, access) {
-            return self.store_fixed(&fixed, &values, &leaves, access);
+            return self.store_fixed(&fixed, values, &leaves, access);
         }
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {
@@ -455,11 +461,11 @@ impl Widener<'_> {
                     holds,
                     &[],
                     |this| {
-                        this.store_line(&[first], &values, &leaves, access, own);
+                        this.store_line(&[first], values, &leaves, access, own);
                         Ok(Vec::new())
                     },
                     |this| {
-                        this.scatter(at, &values, &leaves, access)?;
+                        this.scatter(at, values, &leaves, access)?;
                         Ok(Vec::new())
                     },
                 )?;
@@ -470,15 +476,15 @@ impl Widener<'_> {
                     Some(holds),
                     &[],
                     |this| {
-                        this.store_line(&firsts, &values, &leaves, access, false);
+                        this.store_line(&firsts, values, &leaves, access, false);
                         Ok(Vec::new())
                     },
-                    |this| this.scatter_close(places, &values, &leaves, size, access),
+                    |this| this.scatter_close(places, values, &leaves, size, access),
                 )?;
                 Ok(())
             }
-            Lie::Stride(stride) => self.store_strided(&stride, &values, &leaves, size, access),
-            _ => self.scatter(at, &values, &leaves, access),
+            Lie::Stride(stride) => self.store_strided(&stride, values, &leaves, size, access),
+            _ => self.scatter(at, values, &leaves, access),
         }
     }
 
@@ -553,12 +559,20 @@ impl Widener<'_> {
         fast: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
         slow: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
     ) -> Result<Vec<Operand>, Refusal> {
+        let types: Vec<TypeId> = leaves.iter().map(|leaf| self.out.vector_of(leaf.ty)).collect();
+        self.guarded_as(holds, &types, fast, slow)
+    }
+
+    /// As [`Self::guarded`], with the types of what both return.
+    pub(super) fn guarded_as(
+        &mut self,
+        holds: Option<Operand>,
+        types: &[TypeId],
+        fast: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
+        slow: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
+    ) -> Result<Vec<Operand>, Refusal> {
         let Some(holds) = holds else { return fast(self) };
-        let mut vars = Vec::new();
-        for leaf in leaves {
-            let vector = self.out.vector_of(leaf.ty);
-            vars.push(self.out.var(vector));
-        }
+        let vars: Vec<_> = types.iter().map(|&ty| self.out.var(ty)).collect();
         let [yes, no, join] = std::array::from_fn(|_| self.out.new_block());
         self.out.end(Terminator::CondBranch(holds, yes, no));
         self.out.switch_to(yes);

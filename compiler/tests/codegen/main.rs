@@ -39,6 +39,7 @@ mod halves;
 mod harness;
 mod images;
 mod inside;
+mod interleaved;
 mod joined;
 mod kernels;
 mod large;
