@@ -50,7 +50,15 @@ static inline W words_of(const UNALIGNED *line, W number, uint64_t bytes) {
   if (bytes <= 2 * LINE)
     return (W)found;
   I more = __builtin_ia32_vpermi2vard512(line[2], index, line[3]);
-  return (W)((index & 32) != 0 ? more : found);
+  found = (index & 32) != 0 ? more : found;
+  if (bytes <= 4 * LINE)
+    return (W)found;
+  more = (I)words_of(line + 4, number, 4 * LINE);
+  found = (index & 64) != 0 ? more : found;
+  if (bytes <= 8 * LINE)
+    return (W)found;
+  more = (I)words_of(line + 8, number, 8 * LINE);
+  return (W)((index & 128) != 0 ? more : found);
 }
 
 static inline W words_from(LONGS at) {

@@ -18,7 +18,7 @@ use super::shape::Shape;
 use crate::ir::{Access, AddressSpace, BinaryOp, ConvertOp, Op, Operand, Type, TypeId};
 
 /// The most bytes of a table.
-pub(super) const MOST: u64 = 256;
+pub(super) const MOST: u64 = 1024;
 /// Bytes of the fewest that are loaded.
 pub(super) const LEAST: u64 = 64;
 
