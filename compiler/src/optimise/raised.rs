@@ -11,7 +11,7 @@
 //!
 //! The left forms wrap around at 2^64 for all that their types say, and nothing promises ([`promises`](crate::widen)) what
 //! lies in half a number. So such sums are computed in 32 bits, and extended. What is made of one number alone is left as
-//! it is: its steps are known in any form.
+//! it is: its steps are known in any form, unless it is taken off something, as in `255 - local`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -101,17 +101,20 @@ impl Shortener<'_> {
         to.push(inst);
     }
 
-    /// Whether an operand is a number in the upper half that is made of several ones.
+    /// Whether an operand is a number in the upper half that is made of several ones, or of one that is taken off.
     fn is_of_several(&self, sum: Operand) -> bool {
         let mut work = vec![(sum, Half::Upper)];
         let mut parts: HashSet<Operand> = HashSet::new();
-        let mut operations = 0;
+        let (mut operations, mut is_taken_off) = (0, false);
         while let Some((operand, half)) = work.pop() {
             operations += 1;
             match self.made_of(operand, half) {
                 _ if operations > MOST_OPERATIONS => return false,
                 None => return false,
-                Some(Made::Of(_, a, b)) => work.extend([a, b]),
+                Some(Made::Of(op, a, b)) => {
+                    is_taken_off |= op == BinaryOp::Sub;
+                    work.extend([a, b]);
+                }
                 Some(Made::Part(part)) => {
                     parts.insert(part);
                 }
@@ -119,7 +122,7 @@ impl Shortener<'_> {
                 Some(Made::Shifted(from, _)) => work.push((from, Half::Lower)),
             }
         }
-        parts.len() > 1
+        parts.len() > 1 || is_taken_off
     }
 
     /// What half of a number is made of, if its other half does not matter.

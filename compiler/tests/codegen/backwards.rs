@@ -105,3 +105,26 @@ fn rows_backwards_are_not_gathered() {
         assert!(!apart, "{}", widened.module.function_text(widened.function));
     }
 }
+
+/// clang computes `255 - l` in the upper half of 64 bits.
+#[test]
+fn local_rows_backwards_are_not_gathered() {
+    for ty in ["uchar", "short", "float", "float2", "double4"] {
+        let module = wide(&format!(
+            "kernel void k(global {ty} *out, global const {ty} *in) {{
+               int x = get_global_id(0), l = get_local_id(0);
+               local {ty} t[256];
+               t[l] = in[x];
+               barrier(CLK_LOCAL_MEM_FENCE);
+               out[x] = t[255 - l] + t[(63 - l) & 255]; }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).unwrap();
+        let text = widened.module.function_text(widened.function).to_string();
+        // The place that is cut to 8 bits is looked up.
+        assert!(text.matches(" gather ").count() <= 1, "{ty}: {text}");
+        let size = module.types.size(module.globals.iter().next().expect("the array").1.ty);
+        let row = |by: usize| (0..size as usize).map(|i| (i * by % 61) as u8).collect();
+        let buffers = vec![Input::bytes(row(3)), Input::bytes(row(5))];
+        same_in_all(&module, "k", &[(Grid::line(256, 256), buffers)]);
+    }
+}
