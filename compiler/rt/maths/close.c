@@ -54,11 +54,7 @@ static inline W words_of(const UNALIGNED *line, W number, uint64_t bytes) {
   if (bytes <= 4 * LINE)
     return (W)found;
   more = (I)words_of(line + 4, number, 4 * LINE);
-  found = (index & 64) != 0 ? more : found;
-  if (bytes <= 8 * LINE)
-    return (W)found;
-  more = (I)words_of(line + 8, number, 8 * LINE);
-  return (W)((index & 128) != 0 ? more : found);
+  return (W)((index & 64) != 0 ? more : found);
 }
 
 static inline W words_from(LONGS at) {
