@@ -175,13 +175,17 @@ impl Widener<'_> {
     ) {
         let result = inst.result.filter(|&result| classes.has(result));
         match &inst.op {
-            &Op::Load(at, access) if self.is_row(at, access, block) => {
+            &Op::Load(at, access)
+                if result
+                    .is_some_and(|it| self.is_row(at, self.from.values[it].ty, access, block)) =>
+            {
                 if let Some(result) = result {
                     classes.add(result, often * levels(classes.parts[result.index()]));
                 }
             }
             &Op::Store(at, Operand::Value(value), access)
-                if classes.has(value) && self.is_row(at, access, block) =>
+                if classes.has(value)
+                    && self.is_row(at, self.from.values[value].ty, access, block) =>
             {
                 classes.add(value, often * levels(classes.parts[value.index()]));
             }
@@ -249,9 +253,12 @@ impl Widener<'_> {
         }
     }
 
-    /// Whether items access rows of components in memory that other items see.
-    pub(super) fn is_row(&self, at: Operand, access: Access, block: BlockId) -> bool {
-        !access.volatile
+    /// Whether items access rows of numbers in memory that other items see. Conditions have no bytes that are those of a
+    /// vector of them.
+    fn is_row(&self, at: Operand, ty: TypeId, access: Access, block: BlockId) -> bool {
+        let types = &self.out.module.types;
+        matches!(types[types.element(ty)], Type::Int(_) | Type::Float(_))
+            && !access.volatile
             && !self.is_private(at)
             && !matches!(self.shapes.at(self.flow, at, block), None | Some(Shape::Uniform))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of operations on interleaved vectors: all those on the first vector come first.
 //!
-//! An interleaved value has up to 16 vectors. If each operation were written for all of them before the next one, all would
+//! An interleaved `double4` of 16 items has 8 vectors, a `double16` 32. If each operation were written for all of them before the next one, all would
 //! have to be in registers, and the items' rows would be walked through once for each access:
 //!
 //! ```text
@@ -27,10 +27,13 @@ impl Widener<'_> {
     /// Writes an operation on interleaved vectors, or keeps it back. `false` if it is none.
     pub(in crate::widen) fn by_vector(&mut self, inst: &Inst) -> Result<bool, Refusal> {
         let written = match inst.op {
-            Op::Load(at, access) if self.is_row(at, access, self.block) => {
+            Op::Load(at, access) => {
                 let Some(result) = inst.result else { return self.follow(inst) };
                 let Some(elements) = self.elements(result) else { return self.follow(inst) };
                 let ty = self.from.values[result].ty;
+                if !self.is_row(at, ty, access, self.block) {
+                    return self.follow(inst);
+                }
                 let way = self.way_of_rows(at, ty, elements, access, true)?;
                 if let Way::ByVector(plan) = way {
                     self.keep_back(plan.rows.count, Some(result), Step::Load(result, plan));
@@ -43,7 +46,9 @@ impl Widener<'_> {
                 self.set_interleaved(result, &values);
                 true
             }
-            Op::Store(at, value, access) if self.is_row(at, access, self.block) => {
+            Op::Store(at, value, access)
+                if self.is_row(at, self.type_in(value), access, self.block) =>
+            {
                 let Some(elements) = self.elements_to_store(value) else {
                     return self.follow(inst);
                 };
