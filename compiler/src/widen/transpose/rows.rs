@@ -145,8 +145,7 @@ impl Finder<'_> {
                     Shl if (0..i64::from(bits)).contains(&by) => times(terms, 1 << by),
                     // Bits that nothing else in the sum has.
                     Or => {
-                        let zeros = terms.iter().map(|term| term.1.trailing_zeros()).min();
-                        let room = 1i64 << zeros.unwrap_or(0).min(62);
+                        let room = 1i64 << self.zeros(&terms).min(62);
                         if more != 0 || !(0..room).contains(&by) {
                             return itself;
                         }
@@ -160,8 +159,7 @@ impl Finder<'_> {
             Op::Convert(op @ (ConvertOp::SExt | ConvertOp::ZExt), a) => {
                 let Some((terms, more)) = self.sum(a, depth + 1) else { return itself };
                 // What is added to bits that nothing else in the sum has does not carry.
-                let zeros = terms.iter().map(|term| term.1.trailing_zeros()).min();
-                let rest = more & ((1i64 << zeros.unwrap_or(0).min(31)) - 1);
+                let rest = more & ((1i64 << self.zeros(&terms).min(31)) - 1);
                 (self.extension(Extension::Convert(op), terms, more - rest), rest)
             }
             _ => return itself,
@@ -169,6 +167,18 @@ impl Finder<'_> {
         let mut terms: Terms = terms.into_iter().map(|(term, by)| (term, cut(by))).collect();
         terms.retain(|term| term.1 != 0);
         Some((terms, cut(more)))
+    }
+
+    /// How many low bits of each of a sum's terms are zeros; none, if it has no terms.
+    fn zeros(&self, terms: &Terms) -> u32 {
+        let of_term = |&(term, by): &(Term, i64)| match term {
+            Term::Extended(number) => match self.extended[number].0 {
+                Extension::Mask(mask) => by.wrapping_mul(mask & mask.wrapping_neg()),
+                _ => by,
+            },
+            Term::Value(_) => by,
+        };
+        terms.iter().map(|term| of_term(term).trailing_zeros()).min().unwrap_or(0)
     }
 
     /// An extended sum as a term.
