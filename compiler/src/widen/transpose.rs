@@ -29,9 +29,11 @@ use crate::optimise::cost::LEAST_APART;
 use crate::optimise::{is_skipped, rename, unused};
 
 mod apart;
+mod backwards;
 mod filled;
 mod lines;
 mod rows;
+mod squares;
 mod words;
 
 use rows::{Extension, Terms};
@@ -118,14 +120,11 @@ fn write(
         let here = chunks.iter().filter(|chunk| chunk.place() == index);
         writer.loc = inst.loc;
         for chunk in here {
-            match (chunk.kind, chunk.is_word(writer.module)) {
-                (Kind::Read, _) if chunk.is_line => names.extend(writer.load_line(chunk)),
-                (Kind::Write, _) if chunk.is_line => writer.store_line(chunk),
+            match (chunk.kind, chunk.is_backwards(writer.module)) {
                 (Kind::Read, false) => names.extend(writer.read(chunk)),
+                (Kind::Read, true) => names.extend(writer.read_backwards(chunk)),
                 (Kind::Write, false) => writer.write(chunk),
-                (Kind::Read, true) if chunk.has_more => names.extend(writer.around(chunk)),
-                (Kind::Read, true) => names.extend(writer.gather(chunk)),
-                (Kind::Write, true) => writer.scatter(chunk),
+                (Kind::Write, true) => writer.write_backwards(chunk),
             }
         }
         if !chunks.iter().any(|chunk| chunk.parts.iter().any(|part| part.index == index)) {
@@ -200,6 +199,12 @@ impl Chunk {
     /// Whether the parts are accessed as one word, and not transposed.
     fn is_word(&self, module: &Module) -> bool {
         self.bytes(module) < CHUNK
+    }
+
+    /// Whether the parts are accessed as a line, and the last item's lie first.
+    fn is_backwards(&self, module: &Module) -> bool {
+        let is_line = self.is_line || self.is_word(module) && words::is_line(module, self);
+        is_line && self.rows.step.is_some_and(|step| step < 0)
     }
 
     /// The elements that are accessed as one.
@@ -535,7 +540,7 @@ impl<'a> Finder<'a> {
                 // What is read is left alone if it is a row, or words without gaps.
                 let is_best = |&bytes: &u64| {
                     chunk.kind == Kind::Read
-                        && (bytes == CHUNK || chunk.rows.step == Some(bytes as i64))
+                        && (bytes == CHUNK || chunk.rows.step.map(i64::unsigned_abs) == Some(bytes))
                 };
                 let line = match row.filter(is_best) {
                     None => lines::parts_of_line(self.module, &chunk, parts),
@@ -667,91 +672,22 @@ impl Writer<'_> {
         Access { align, volatile: false, nontemporal: false }
     }
 
-    /// Loads all items' bytes, one item's after the other's. What stands for each part.
+    /// Reads parts. What stands for each.
     fn read(&mut self, chunk: &Chunk) -> Vec<(ValueId, Operand)> {
-        let lanes = chunk.lanes as usize;
-        let count = chunk.elements(self.module).min(chunk.parts.len());
-        let row = self.vector(chunk.element, count);
-        let mut rows: Vec<Vec<Operand>> =
-            vec![Vec::with_capacity(lanes); chunk.parts.len() / count];
-        for item in 0..lanes {
-            for (piece, rows) in rows.iter_mut().enumerate() {
-                let at = self.row(chunk, item, piece * count);
-                rows.push(self.value(Op::Load(at, Self::access(chunk)), row));
-            }
+        match chunk.is_word(self.module) {
+            _ if chunk.is_line => self.load_line(chunk),
+            false => self.load_rows(chunk),
+            true if chunk.has_more => self.around(chunk),
+            true => self.gather(chunk),
         }
-        let mut names = Vec::with_capacity(chunk.parts.len());
-        for (rows, parts) in rows.into_iter().zip(chunk.parts.chunks(count)) {
-            let mut vectors = Vec::with_capacity(count);
-            for number in 0..count {
-                // Every `count`-th item's bytes, one behind the other.
-                let mut pieces: Vec<Operand> =
-                    rows[number..].iter().step_by(count).copied().collect();
-                let mut length = count;
-                while pieces.len() > 1 {
-                    length *= 2;
-                    let ty = self.vector(chunk.element, length);
-                    let pick: Vec<Option<u32>> = (0..length as u32).map(Some).collect();
-                    pieces = pieces
-                        .chunks(2)
-                        .map(|two| self.value(Op::Shuffle(two[0], two[1], pick.clone()), ty))
-                        .collect();
-                }
-                vectors.push(pieces[0]);
-            }
-            let vectors = self.transposed(vectors, chunk);
-            names.extend(parts.iter().zip(vectors).filter_map(|(part, vector)| match part.value {
-                Operand::Value(value) => Some((value, vector)),
-                Operand::Const(_) => None,
-            }));
-        }
-        names
     }
 
-    /// Stores all items' bytes, one item's after the other's.
+    /// Writes parts.
     fn write(&mut self, chunk: &Chunk) {
-        let lanes = chunk.lanes as usize;
-        let count = chunk.elements(self.module).min(chunk.parts.len());
-        let row = self.vector(chunk.element, count);
-        let values: Vec<Operand> = chunk.parts.iter().map(|part| part.value).collect();
-        let pieces: Vec<Vec<Operand>> =
-            values.chunks(count).map(|values| self.transposed(values.to_vec(), chunk)).collect();
-        for item in 0..lanes {
-            let (number, first) = (item % count, item / count * count);
-            for (piece, vectors) in pieces.iter().enumerate() {
-                let pick = (first as u32..).take(count).map(Some).collect();
-                let own = self.value(Op::Shuffle(vectors[number], vectors[number], pick), row);
-                let at = self.row(chunk, item, piece * count);
-                let op = Op::Store(at, own, Self::access(chunk));
-                let (flags, loc) = (Default::default(), self.loc);
-                self.insts.push(Inst { result: None, op, flags, loc });
-            }
+        match chunk.is_word(self.module) {
+            _ if chunk.is_line => self.store_line(chunk),
+            false => self.store_rows(chunk),
+            true => self.scatter(chunk),
         }
-    }
-
-    /// Exchanges rows and columns of each square that as many vectors have as their parts: in each of the
-    /// rounds, pairs of vectors are interleaved.
-    fn transposed(&mut self, mut vectors: Vec<Operand>, chunk: &Chunk) -> Vec<Operand> {
-        let (count, lanes) = (vectors.len() as u32, chunk.lanes);
-        let ty = self.vector(chunk.element, lanes as usize);
-        let interleaved = |from: u32| -> Vec<Option<u32>> {
-            let place = |lane: u32| {
-                let (square, column) = (lane / count * count, lane % count);
-                square + from + column / 2 + (column % 2) * lanes
-            };
-            (0..lanes).map(|lane| Some(place(lane))).collect()
-        };
-        let halves = [interleaved(0), interleaved(count / 2)];
-        for _ in 0..count.ilog2() {
-            let (low, high) = vectors.split_at(vectors.len() / 2);
-            let mut next = Vec::with_capacity(vectors.len());
-            for (&a, &b) in low.iter().zip(high) {
-                for half in &halves {
-                    next.push(self.value(Op::Shuffle(a, b, half.clone()), ty));
-                }
-            }
-            vectors = next;
-        }
-        vectors
     }
 }

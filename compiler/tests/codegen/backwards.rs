@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows that are read and written backwards, and places made of bits: neighbours, the last item's first.
 
-use tally_compiler::ir::Op;
+use tally_compiler::ir::{Inst, Op};
 use tally_compiler::widen::widen;
 
 use crate::diff::{Input, Run, same_in_all};
 use crate::harness::Grid;
+use crate::transpose::apart;
 use crate::widen::{int, wide};
 
 /// Of each size, with and without masks, whole and partly: buffers begin and end with the row.
@@ -57,6 +58,115 @@ fn rows_are_taken_backwards() {
             same_in_all(&module, name, &[run(97), run(32), run(48)]);
         }
     }
+}
+
+/// A kernel for rows of `count` elements, mirrored when they are read (`from`), written (`to`), or both under a test.
+fn mirrored(ty: &str, count: usize) -> String {
+    let own: String = (0..count).map(|k| format!("{ty} v{k} = r[{k}];\n")).collect();
+    let put: String = (0..count).map(|k| format!("o[{k}] = v{k} + ({ty})({k});\n")).collect();
+    let kernel = |name: &str, from: &str, to: &str, test: &str| {
+        format!(
+            "kernel void {name}(global {ty} *out, global const {ty} *in, int n) {{
+               int x = get_global_id(0);
+               if ({test}) {{
+                 global const {ty} *r = in + {from} * {count};
+                 global {ty} *o = out + {to} * {count};
+                 {own} {put} }} }}"
+        )
+    };
+    let mirror = "(n - 1 - x)";
+    [
+        kernel("from", mirror, "x", "n > 0"),
+        kernel("to", "x", mirror, "n > 0"),
+        kernel("both", mirror, mirror, "x % 5 && x < n - 2"),
+    ]
+    .concat()
+}
+
+/// Rows of several elements of each size, of the last item first. Buffers begin and end with them.
+#[test]
+fn rows_of_items_are_taken_backwards() {
+    let rows = [
+        ("uchar", 1, [3, 4, 8].as_slice()),
+        ("short", 2, &[2, 3]),
+        ("int", 4, &[2]),
+        ("float", 4, &[3, 5]),
+        ("long", 8, &[2]),
+    ];
+    for (ty, size, counts) in rows {
+        for &count in counts {
+            let module = wide(&mirrored(ty, count));
+            let bytes: Vec<u8> = match ty {
+                "float" => (0..97 * count).flat_map(|i| (i as f32).to_le_bytes()).collect(),
+                _ => (0..97 * count * size).map(|i| (i * 31 % 251) as u8).collect(),
+            };
+            let buffers = [vec![0; bytes.len()], bytes].map(Input::bytes);
+            let args = [buffers.as_slice(), &[int(97)]].concat();
+            let run = |group: u32| -> Run { (Grid::line(97, group), args.clone()) };
+            for name in ["from", "to", "both"] {
+                same_in_all(&module, name, &[run(97), run(32), run(48)]);
+            }
+        }
+    }
+}
+
+/// They are accessed as rows are that lie forwards.
+#[test]
+fn rows_of_items_backwards_are_lines() {
+    let one = |ty: &str, count: usize, name: &str| {
+        let text = mirrored(ty, count);
+        let kernels: Vec<&str> = text.split_inclusive("} }").collect();
+        let own = kernels.iter().find(|it| it.contains(&format!("void {name}(")));
+        apart(own.expect("the kernel"))
+    };
+    for (ty, count) in [("uchar", 3), ("uchar", 4), ("short", 2), ("float", 2), ("float", 3)] {
+        for name in ["from", "to"] {
+            assert_eq!(one(ty, count, name), (0, 0), "{name} {count} of {ty}");
+        }
+    }
+    assert_eq!(one("uchar", 4, "both"), (0, 0));
+    assert_eq!(one("float", 2, "both"), (0, 0));
+}
+
+/// Where what is written may be what is read, the copy of the block for the case that it is keeps each access.
+#[test]
+fn mirrored_pixels_have_one_path_with_lines() {
+    let text = |index: &str| {
+        format!(
+            "kernel void mirror(global uchar *out, global const uchar *in, int w) {{
+               {index}
+               for (int c = 0; c < 4; c++) out[to * 4 + c] = in[from * 4 + c]; }}"
+        )
+    };
+    let mirror = "int x = get_global_id(0), y = get_global_id(1);
+                  int to = y * w + x, from = y * w + (w - 1 - x);";
+    assert_eq!((apart(&text(mirror)), lines(&text(mirror))), ((0, 4), 1));
+    // Bits of a number without a sign that an element's number does not share.
+    let forwards = "uint to = get_global_id(0), from = to;";
+    assert_eq!((apart(&text(forwards)), lines(&text(forwards))), ((0, 4), 1));
+}
+
+/// How many vectors a kernel that is widened to 16 items stores as such.
+fn lines(text: &str) -> usize {
+    let module = wide(text);
+    let widened = widen(&module, &module.kernels[0], 16).expect("it is widened");
+    let function = &widened.module.functions[widened.function];
+    let stores = |inst: &&Inst| matches!(inst.op, Op::Store(..));
+    function.blocks.iter().flat_map(|(_, block)| &block.insts).filter(stores).count()
+}
+
+/// Rows that a kernel turns round where they lie, and rows that lie elsewhere.
+#[test]
+fn rows_that_may_overlap_are_turned_round() {
+    let module = wide(
+        "kernel void turn(global uchar *io, uint to) {
+           uint i = get_global_id(0);
+           global uchar *out = io + to;
+           for (int k = 0; k < 8; k++) out[i * 8 + k] = io[i * 8 + 7 - k] - k; }",
+    );
+    let bytes = || Input::bytes((0..1600).map(|i| (i * 37 % 251) as u8).collect());
+    let runs = [0, 768, 800].map(|to| (Grid::line(96, 32), vec![bytes(), int(to)]));
+    same_in_all(&module, "turn", &runs);
 }
 
 /// Pairs of a network, whose first place is made of an id and a bit.

@@ -34,7 +34,8 @@ const WRITTEN: usize = 3;
 /// How many of the parts, which are in order, are accessed as one line; 0 if that is not possible.
 pub(super) fn parts_of_line(module: &Module, chunk: &Chunk, parts: &[Part]) -> usize {
     let size = module.types.size(chunk.element) as i64;
-    let (Some(step @ 1..), Some(first)) = (chunk.rows.step, parts.first()) else { return 0 };
+    let step = chunk.rows.step.map(i64::abs);
+    let (Some(step), Some(first)) = (step, parts.first()) else { return 0 };
     let masks = chunk.kind == Kind::Read && MASKED.contains(&size) && !is_skipped(NAME);
     if !(is_all(module, chunk.mask) || masks)
         || step % size != 0

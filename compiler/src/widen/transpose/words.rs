@@ -44,6 +44,12 @@ pub(super) fn parts_around(module: &Module, chunk: &Chunk, parts: &[Part]) -> us
     1 + parts.windows(2).take_while(here).count()
 }
 
+/// Whether the words follow each other without a gap, or each is before the last one.
+pub(super) fn is_line(module: &Module, chunk: &Chunk) -> bool {
+    let bytes = chunk.bytes(module);
+    !chunk.has_more && bytes >= SHORTEST && chunk.rows.step.map(i64::unsigned_abs) == Some(bytes)
+}
+
 /// Bytes of a word that has an item's parts, and of its parts with the gaps in between.
 fn word_around(module: &Module, chunk: &Chunk) -> (u64, u64) {
     let offsets = || chunk.parts.iter().map(|part| part.offset);
@@ -167,10 +173,8 @@ impl Writer<'_> {
 
     /// The address of the first item's word, if each item's word follows the one before it.
     fn line(&mut self, chunk: &Chunk) -> Option<(Operand, Access)> {
-        let bytes = chunk.bytes(self.module);
-        let is_line = chunk.rows.step == Some(bytes as i64) && bytes >= SHORTEST;
         let access = Access { align: chunk.parts[0].align, volatile: false, nontemporal: false };
-        is_line.then(|| (self.row(chunk, 0, 0), access))
+        is_line(self.module, chunk).then(|| (self.row(chunk, 0, 0), access))
     }
 
     /// The addresses of the words, and how they are accessed.
