@@ -51,6 +51,7 @@ mod known;
 mod late;
 mod latency;
 mod layout;
+mod lie;
 mod lookups;
 mod matrix;
 mod memory;

@@ -8,32 +8,15 @@
 //! stands in the program, but neighbours do so together. Items that are not in the mask access
 //! no memory, except private variables, which no other item sees.
 
-use super::close::WORD;
 use super::emit::Widener;
+use super::lie::{Lie, Places};
 use super::ops::Leaf;
 use super::refusal::Refusal;
 use super::shape::Shape;
-use super::strides::Stride;
-use crate::ir::arena::Id;
 use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Ordering, Terminator, Type, TypeId};
 
 /// Bytes of the longest words that are accessed under a mask.
 pub(super) const LONGEST_WORD: u64 = 8;
-
-/// The arrangement of the items' addresses.
-enum Lie {
-    /// Contiguous from this address; only if the condition holds.
-    Line(Operand, Option<Operand>),
-    /// These, which arithmetic has made: contiguous from this address, or in parts of the vector from each of these, if
-    /// the condition holds.
-    Computed { places: Operand, firsts: Vec<Operand>, holds: Operand },
-    /// These, which floats have made: they may be close to each other.
-    Close(Operand),
-    /// Places whose distance all items share.
-    Stride(Stride),
-    /// All the same, or in no order.
-    Apart,
-}
 
 impl Widener<'_> {
     /// Translates accesses to memory. `false` if the instruction is none, or is uniform.
@@ -122,39 +105,6 @@ impl Widener<'_> {
         Access { align, volatile: true, nontemporal: false }
     }
 
-    /// The arrangement of the addresses of accesses of `size` bytes. `line`: whether contiguous
-    /// addresses are an advantage.
-    fn lie(&mut self, at: Operand, size: u64, line: bool) -> Result<Lie, Refusal> {
-        match self.shape(at) {
-            Shape::Strided { step, guard } if step == size as i64 => {
-                let guard = guard.and_then(|value| self.guards[value.index()]);
-                let holds = guard.map(|guard| self.out.read(guard.holds));
-                Ok(Lie::Line(self.one(at), holds))
-            }
-            // Each item's private memory is separate.
-            Shape::Varying if line && !self.is_private(at) => {
-                if let Some(growth) = self.stride(at) {
-                    let places = self.known_places(at)?;
-                    return Ok(Lie::Stride(self.strided(growth, places)));
-                }
-                if !self.shapes.is_computed(at) {
-                    let close = self.shapes.is_placed(at) && size < WORD;
-                    return Ok(if close { Lie::Close(self.known_places(at)?) } else { Lie::Apart });
-                }
-                // Quotients, remainders and bits of ids often give contiguous addresses, or, if a vector is of several
-                // rows, in each of them.
-                let ty = self.type_in(at);
-                let bool = self.out.module.types.bool();
-                let (places, mask) = (self.known_places(at)?, self.mask_value());
-                let holds = self.out.value(Op::InLine(places, mask, size, self.part), bool);
-                let firsts = (0..self.out.lanes).step_by(self.part as usize);
-                let first = |lane| self.out.value(Op::Extract(places, vec![lane]), ty);
-                Ok(Lie::Computed { places, firsts: firsts.map(first).collect(), holds })
-            }
-            _ => Ok(Lie::Apart),
-        }
-    }
-
     /// A vector of addresses of which one is looked at. An address may be any where its item does not run. Which items run
     /// may be as good as random, and whether the first does tells nothing.
     pub(super) fn known_places(&mut self, at: Operand) -> Result<Operand, Refusal> {
@@ -233,21 +183,25 @@ impl Widener<'_> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
         let line = self.is_vector(&leaves, size);
-        if let Some((first, holds)) = self.descends(at, size, &leaves) {
-            let readable = self.is_readable(at, access);
+        let lie = if line { self.lie(at, size) } else { Lie::Apart };
+        let readable = self.is_readable(at, access);
+        if let (Lie::Back(guard), [leaf]) = (lie, &leaves[..]) {
+            let holds = self.holds(guard);
+            let last = self.last_place(at, size);
             return self.guarded(
                 holds,
                 &leaves,
-                |this| Ok(vec![this.load_backwards(first, &leaves[0], access, readable)]),
+                |this| Ok(vec![this.load_backwards(last, leaf, access, readable)]),
                 |this| this.gather(at, &leaves, access),
             );
         }
-        let readable = self.is_readable(at, access);
         if let Some(fixed) = self.fixed_loads(at, &leaves, access, readable) {
             return self.load_fixed(&fixed, &leaves, access);
         }
-        match self.lie(at, size, line)? {
-            Lie::Line(first, holds) if line => {
+        match lie {
+            Lie::Line(guard) => {
+                let holds = self.holds(guard);
+                let first = self.one(at);
                 if holds.is_none() && !readable {
                     self.prefetch(at, first, size);
                 }
@@ -258,15 +212,24 @@ impl Widener<'_> {
                     |this| this.gather(at, &leaves, access),
                 )
             }
-            Lie::Computed { places, firsts, holds } => self.guarded(
-                Some(holds),
-                &leaves,
-                |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
-                |this| this.gather_close(places, &leaves, size, access),
-            ),
-            Lie::Close(places) => self.gather_close(places, &leaves, size, access),
-            Lie::Stride(stride) => self.load_strided(&stride, &leaves, size, access),
-            _ => self.gather_apart(at, &leaves, size, access),
+            Lie::Computed => {
+                let Places { all, firsts, holds } = self.computed(at, size)?;
+                self.guarded(
+                    Some(holds),
+                    &leaves,
+                    |this| Ok(this.load_line(&firsts, &leaves, access, readable)),
+                    |this| this.gather_close(all, &leaves, size, access),
+                )
+            }
+            Lie::Close => {
+                let places = self.known_places(at)?;
+                self.gather_close(places, &leaves, size, access)
+            }
+            Lie::Stride(growth) => {
+                let stride = self.strided(growth, at)?;
+                self.load_strided(&stride, &leaves, size, access)
+            }
+            Lie::Back(_) | Lie::Apart => self.gather_apart(at, &leaves, size, access),
         }
     }
 
@@ -280,25 +243,12 @@ impl Widener<'_> {
             && leaves.iter().all(|leaf| leaf.ty == first.ty)
     }
 
-    /// The address of the last item's element, and whether it is that, if elements lie in a line from the last item's to
-    /// the first one's: in a row that is read backwards.
-    fn descends(
-        &mut self,
-        at: Operand,
-        size: u64,
-        leaves: &[Leaf],
-    ) -> Option<(Operand, Option<Operand>)> {
-        let Shape::Strided { step, guard } = self.shape(at) else { return None };
-        let fits = step == -(size as i64) && leaves.len() == 1 && self.is_vector(leaves, size);
-        if !fits || self.is_private(at) {
-            return None;
-        }
-        let guard = guard.and_then(|value| self.guards[value.index()]);
-        let holds = guard.map(|guard| self.out.read(guard.holds));
+    /// The address of the last item's element of `size` bytes, where elements lie one before the other.
+    fn last_place(&mut self, at: Operand, size: u64) -> Operand {
         let (first, ty) = (self.one(at), self.type_in(at));
-        let offset = step * (i64::from(self.out.lanes) - 1);
+        let offset = -(size as i64) * (i64::from(self.out.lanes) - 1);
         let op = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
-        Some((self.out.value(op, ty), holds))
+        self.out.value(op, ty)
     }
 
     fn backwards(&mut self, vector: Operand) -> Operand {
@@ -436,12 +386,15 @@ impl Widener<'_> {
         let size = self.out.module.types.size(ty);
         // Three parts cannot be shuffled together in pairs.
         let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
-        if let Some((first, holds)) = self.descends(at, size, &leaves) {
+        let lie = if line { self.lie(at, size) } else { Lie::Apart };
+        if let (Lie::Back(guard), 1) = (lie, leaves.len()) {
+            let holds = self.holds(guard);
+            let last = self.last_place(at, size);
             self.guarded(
                 holds,
                 &[],
                 |this| {
-                    this.store_backwards(first, values[0], access);
+                    this.store_backwards(last, values[0], access);
                     Ok(Vec::new())
                 },
                 |this| {
@@ -454,8 +407,10 @@ impl Widener<'_> {
         if let Some(fixed) = self.fixed_stores(at, &leaves, access) {
             return self.store_fixed(&fixed, values, &leaves, access);
         }
-        match self.lie(at, size, line)? {
-            Lie::Line(first, holds) if line => {
+        match lie {
+            Lie::Line(guard) => {
+                let holds = self.holds(guard);
+                let first = self.one(at);
                 let own = self.shapes.is_own(at);
                 self.guarded(
                     holds,
@@ -471,7 +426,8 @@ impl Widener<'_> {
                 )?;
                 Ok(())
             }
-            Lie::Computed { places, firsts, holds } => {
+            Lie::Computed => {
+                let Places { all, firsts, holds } = self.computed(at, size)?;
                 self.guarded(
                     Some(holds),
                     &[],
@@ -479,12 +435,15 @@ impl Widener<'_> {
                         this.store_line(&firsts, values, &leaves, access, false);
                         Ok(Vec::new())
                     },
-                    |this| this.scatter_close(places, values, &leaves, size, access),
+                    |this| this.scatter_close(all, values, &leaves, size, access),
                 )?;
                 Ok(())
             }
-            Lie::Stride(stride) => self.store_strided(&stride, values, &leaves, size, access),
-            _ => self.scatter(at, values, &leaves, access),
+            Lie::Stride(growth) => {
+                let stride = self.strided(growth, at)?;
+                self.store_strided(&stride, values, &leaves, size, access)
+            }
+            Lie::Back(_) | Lie::Close | Lie::Apart => self.scatter(at, values, &leaves, access),
         }
     }
 

@@ -105,8 +105,9 @@ impl Widener<'_> {
         self.growth(at, &mut Search::default()).filter(|growth| growth.factor.is_some())
     }
 
-    /// The stride of a vector of addresses that grow so.
-    pub(super) fn strided(&mut self, growth: Growth, places: Operand) -> Stride {
+    /// The stride of addresses that grow so.
+    pub(super) fn strided(&mut self, growth: Growth, at: Operand) -> Result<Stride, Refusal> {
+        let places = self.known_places(at)?;
         let long = self.out.module.types.int(64);
         let mut by = match growth.factor {
             Some(factor) => self.one(factor),
@@ -119,7 +120,7 @@ impl Widener<'_> {
             by = self.scaled(by, behind);
         }
         let unit = growth.times.unsigned_abs().saturating_mul(behind.unsigned_abs());
-        Stride { places, by, unit }
+        Ok(Stride { places, by, unit })
     }
 
     /// An item's address.

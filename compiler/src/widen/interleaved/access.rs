@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads and stores of interleaved vectors: as long vectors where the items' rows follow each other, else row by row.
 
-use super::kept::{Lie, Masks, Plan, Rows, Words};
-use crate::ir::arena::Id;
+use super::kept::{Addresses, Masks, Plan, Rows, Words};
 use crate::ir::{Access, Op, Operand, TypeId};
 use crate::widen::close::WORD;
 use crate::widen::emit::Widener;
+use crate::widen::lie::{Lie, Places};
 use crate::widen::memory::LONGEST_WORD;
 use crate::widen::refusal::Refusal;
 use crate::widen::shape::Shape;
@@ -38,55 +38,50 @@ impl Widener<'_> {
             return Ok(Way::Words { rows, word });
         }
         let masked = !(reads && self.is_readable(at, access));
-        match self.shape(at) {
-            Shape::Strided { step, guard } if step == rows.bytes() as i64 => {
-                let guard = guard.and_then(|value| self.guards[value.index()]);
+        match self.lie(at, rows.bytes()) {
+            Lie::Line(guard) => {
                 let first = self.one(at);
                 if guard.is_none() && masked && reads {
                     self.prefetch(at, first, rows.bytes());
                 }
                 let masks = if masked { self.masks_of_words(rows) } else { None };
-                let plan = Plan { rows, lie: Lie::Line(first), masks, access };
-                return Ok(match guard {
-                    Some(guard) => Way::If(self.out.read(guard.holds), plan),
+                let plan = Plan { rows, at: Addresses::Line(vec![first]), masks, access };
+                Ok(match self.holds(guard) {
+                    Some(holds) => Way::If(holds, plan),
                     None => Way::ByVector(plan),
-                });
+                })
             }
-            Shape::Varying if self.shapes.is_computed(at) => {
-                let bool = self.out.module.types.bool();
-                let ty = self.type_in(at);
-                let (places, mask) = (self.known_places(at)?, self.mask_value());
-                let op = Op::InLine(places, mask, rows.bytes(), self.out.lanes);
-                let holds = self.out.value(op, bool);
-                let first = self.out.value(Op::Extract(places, vec![0]), ty);
+            Lie::Back(None) if rows.parts <= rows.elements => {
+                let (at, masks) = (Addresses::Back(self.one(at)), self.masks_of_words(rows));
+                Ok(Way::ByVector(Plan { rows, at, masks, access }))
+            }
+            Lie::Computed => {
+                let Places { firsts, holds, .. } = self.computed(at, rows.bytes())?;
                 let masks = self.masks_of_words(rows);
-                return Ok(Way::If(holds, Plan { rows, lie: Lie::Line(first), masks, access }));
+                Ok(Way::If(holds, Plan { rows, at: Addresses::Line(firsts), masks, access }))
             }
-            _ => {}
+            Lie::Stride(_) if self.shapes.is_computed(at) => {
+                let Places { firsts, holds, .. } = self.computed(at, rows.bytes())?;
+                let masks = self.masks_of_words(rows);
+                Ok(Way::If(holds, Plan { rows, at: Addresses::Line(firsts), masks, access }))
+            }
+            _ => Ok(Way::ByVector(self.apart(at, rows, access)?)),
         }
-        self.apart(at, rows, access)
     }
 
-    /// How rows are accessed that do not follow each other.
+    /// The plan for rows that do not follow each other.
     pub(super) fn apart(
         &mut self,
         at: Operand,
         rows: Rows,
         access: Access,
-    ) -> Result<Way, Refusal> {
-        if let Shape::Strided { step, guard: None } = self.shape(at)
-            && step == -(rows.bytes() as i64)
-            && rows.parts <= rows.elements
-        {
-            let (lie, masks) = (Lie::Back(self.one(at)), self.masks_of_words(rows));
-            return Ok(Way::ByVector(Plan { rows, lie, masks, access }));
-        }
-        let lie = match self.shape(at) {
-            Shape::Strided { step, guard: None } => Lie::Steps(self.one(at), step),
-            _ => Lie::Apart(self.vector(at)?),
+    ) -> Result<Plan, Refusal> {
+        let addresses = match self.shape(at) {
+            Shape::Strided { step, guard: None } => Addresses::Steps(self.one(at), step),
+            _ => Addresses::Apart(self.vector(at)?),
         };
         let masks = self.masks_of_words(rows);
-        Ok(Way::ByVector(Plan { rows, lie, masks, access }))
+        Ok(Plan { rows, at: addresses, masks, access })
     }
 
     /// The masks of accesses. Processors have masks for words of 4 and 8 bytes, not all for shorter ones.
@@ -112,35 +107,43 @@ impl Widener<'_> {
 
     /// The elements of each piece of a vector that lies at one address.
     fn length(plan: &Plan) -> u32 {
-        match plan.lie {
-            Lie::Line(_) | Lie::Back(_) => plan.rows.elements,
+        match &plan.at {
+            Addresses::Line(firsts) => Self::of_part(plan, firsts).min(plan.rows.elements),
+            Addresses::Back(_) => plan.rows.elements,
             // A vector has several rows, or a part of one.
             _ => plan.rows.parts.min(plan.rows.elements),
         }
+    }
+
+    /// The elements in line from each of some addresses.
+    fn of_part(plan: &Plan, firsts: &[Operand]) -> u32 {
+        plan.rows.elements * plan.rows.count / firsts.len() as u32
     }
 
     /// The address of a piece of a vector, and the access there.
     fn piece(&mut self, plan: &Plan, vector: u32, first: u32) -> (Operand, Access) {
         let Rows { size, parts, elements, .. } = plan.rows;
         let element = vector * elements + first;
-        let place = match plan.lie {
-            Lie::Line(at) => {
-                return self.address_behind(at, size * u64::from(element), plan.access);
+        let place = match plan.at {
+            Addresses::Line(ref firsts) => {
+                let each = Self::of_part(plan, firsts);
+                let (first, behind) = (firsts[(element / each) as usize], element % each);
+                return self.address_behind(first, size * u64::from(behind), plan.access);
             }
-            Lie::Back(at) => {
+            Addresses::Back(at) => {
                 let ty = self.out.type_of(at);
                 let last = i64::from((element + elements) / parts) - 1;
                 let offset = -(plan.rows.bytes() as i64) * last;
                 let op = Op::Address { base: at, offset, terms: Vec::new(), inbounds: false };
                 return (self.out.value(op, ty), plan.access);
             }
-            Lie::Steps(at, step) => {
+            Addresses::Steps(at, step) => {
                 let ty = self.out.type_of(at);
                 let offset = step.wrapping_mul(i64::from(element / parts));
                 let op = Op::Address { base: at, offset, terms: Vec::new(), inbounds: false };
                 self.out.value(op, ty)
             }
-            Lie::Apart(places) => {
+            Addresses::Apart(places) => {
                 let ty = self.out.type_of(places);
                 let ty = self.out.module.types.element(ty);
                 self.out.value(Op::Extract(places, vec![element / parts]), ty)
@@ -167,7 +170,7 @@ impl Widener<'_> {
     /// The rows of a vector in the order in which they lie in memory, or in the items' from that one. `length`: the
     /// elements of each row.
     fn in_order(&mut self, plan: &Plan, vector: Operand, length: u32) -> Operand {
-        if !matches!(plan.lie, Lie::Back(_)) {
+        if !matches!(plan.at, Addresses::Back(_)) {
             return vector;
         }
         let ty = self.out.type_of(vector);
@@ -213,6 +216,16 @@ impl Widener<'_> {
         }
     }
 
+    fn load_vectors(&mut self, plan: &Plan) -> Vec<Operand> {
+        (0..plan.rows.count).map(|n| self.load_vector(plan, n)).collect()
+    }
+
+    fn store_vectors(&mut self, plan: &Plan, values: &[Operand]) {
+        for (n, &value) in (0..).zip(values) {
+            self.store_vector(plan, n, value);
+        }
+    }
+
     /// Loads rows at once.
     pub(super) fn load_rows(
         &mut self,
@@ -221,9 +234,7 @@ impl Widener<'_> {
         access: Access,
     ) -> Result<Vec<Operand>, Refusal> {
         match way {
-            Way::ByVector(plan) => {
-                Ok((0..plan.rows.count).map(|n| self.load_vector(plan, n)).collect())
-            }
+            Way::ByVector(plan) => Ok(self.load_vectors(plan)),
             // Where places are close to each other, as those of a picture that is scaled, words of 4 bytes are looked up.
             &Way::Words { rows, .. }
                 if rows.size == WORD
@@ -250,10 +261,10 @@ impl Widener<'_> {
                 self.guarded_as(
                     Some(*holds),
                     &vec![ty; rows.count as usize],
-                    |this| Ok((0..rows.count).map(|n| this.load_vector(plan, n)).collect()),
+                    |this| Ok(this.load_vectors(plan)),
                     |this| {
-                        let way = this.apart(at, rows, access)?;
-                        this.load_rows(at, &way, access)
+                        let apart = this.apart(at, rows, access)?;
+                        Ok(this.load_vectors(&apart))
                     },
                 )
             }
@@ -269,11 +280,7 @@ impl Widener<'_> {
         access: Access,
     ) -> Result<(), Refusal> {
         match way {
-            Way::ByVector(plan) => {
-                for (n, &value) in (0..).zip(values) {
-                    self.store_vector(plan, n, value);
-                }
-            }
+            Way::ByVector(plan) => self.store_vectors(plan, values),
             &Way::Words { rows, word } => {
                 let words = self.out.vector_of(word);
                 let all = self.joined(values.to_vec(), rows.leaf, rows.elements);
@@ -285,14 +292,12 @@ impl Widener<'_> {
                     Some(*holds),
                     &[],
                     |this| {
-                        for (n, &value) in (0..).zip(values) {
-                            this.store_vector(plan, n, value);
-                        }
+                        this.store_vectors(plan, values);
                         Ok(Vec::new())
                     },
                     |this| {
-                        let way = this.apart(at, plan.rows, access)?;
-                        this.store_rows(at, &way, values, access)?;
+                        let apart = this.apart(at, plan.rows, access)?;
+                        this.store_vectors(&apart, values);
                         Ok(Vec::new())
                     },
                 )?;

@@ -25,11 +25,10 @@ impl Rows {
     }
 }
 
-/// Where rows lie.
-#[derive(Clone, Copy)]
-pub(super) enum Lie {
-    /// One behind the other, from an address on.
-    Line(Operand),
+/// The addresses of rows.
+pub(super) enum Addresses {
+    /// One behind the other, from an address on, or in each part of a vector from an address of its own on.
+    Line(Vec<Operand>),
     /// One before the other, from an address on: a line that is read backwards.
     Back(Operand),
     /// From an address on, so many bytes apart.
@@ -50,7 +49,7 @@ pub(super) struct Masks {
 /// What accesses of rows need besides the values.
 pub(super) struct Plan {
     pub(super) rows: Rows,
-    pub(super) lie: Lie,
+    pub(super) at: Addresses,
     pub(super) masks: Option<Masks>,
     pub(super) access: Access,
 }
