@@ -26,13 +26,15 @@ pub(super) enum Lie {
     Line(Option<Guard>),
     /// One before the other, likewise: a line that is read backwards.
     Back(Option<Guard>),
+    /// At another constant distance, likewise.
+    Steps(i64, Option<Guard>),
     /// At a distance that all items share.
     Stride(Growth),
     /// Where arithmetic has put them.
     Computed,
     /// Where floats have put them: they may be close to each other.
     Close,
-    /// All in one place, at another constant distance, or in no order.
+    /// All in one place, or in no order.
     Apart,
 }
 
@@ -56,6 +58,7 @@ impl Widener<'_> {
             Shape::Strided { step, guard: by } if step == -(size as i64) && shared => {
                 Lie::Back(guard(by))
             }
+            Shape::Strided { step, guard: by } => Lie::Steps(step, guard(by)),
             Shape::Varying if shared => {
                 if let Some(growth) = self.stride(at) {
                     return Lie::Stride(growth);

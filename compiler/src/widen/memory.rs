@@ -229,7 +229,9 @@ impl Widener<'_> {
                 let stride = self.strided(growth, at)?;
                 self.load_strided(&stride, &leaves, size, access)
             }
-            Lie::Back(_) | Lie::Apart => self.gather_apart(at, &leaves, size, access),
+            Lie::Back(_) | Lie::Steps(..) | Lie::Apart => {
+                self.gather_apart(at, &leaves, size, access)
+            }
         }
     }
 
@@ -443,7 +445,9 @@ impl Widener<'_> {
                 let stride = self.strided(growth, at)?;
                 self.store_strided(&stride, values, &leaves, size, access)
             }
-            Lie::Back(_) | Lie::Close | Lie::Apart => self.scatter(at, values, &leaves, access),
+            Lie::Back(_) | Lie::Steps(..) | Lie::Close | Lie::Apart => {
+                self.scatter(at, values, &leaves, access)
+            }
         }
     }
 

@@ -259,6 +259,12 @@ impl Widener<'_> {
         self.out.read(holds)
     }
 
+    /// The address of the first of rows of so many bytes, and whether they are in line.
+    pub(super) fn line_of_rows(&mut self, stride: &Stride, bytes: u64) -> (Operand, Operand) {
+        let holds = self.is_apart_by(stride, bytes);
+        (self.place(stride, 0), holds)
+    }
+
     /// Loads elements with a stride.
     pub(super) fn load_strided(
         &mut self,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Vectors whose components stay interleaved: results, and which vectors do.
 
-use tally_compiler::ir::Op;
+use tally_compiler::ir::{Module, Op};
 use tally_compiler::widen::widen;
 
-use crate::diff::{Input, Random, Run, same_in_all};
+use crate::diff::{Input, Random, Run, requiring, same_in_all};
 use crate::harness::Grid;
 use crate::widen::{int, wide};
 
@@ -26,18 +26,22 @@ const TYPES: [(&str, usize, &str, &str); 9] = [
 
 /// Two small numbers in each buffer of rows, and places for the items in another.
 fn runs(row: usize, groups: &[u32]) -> Vec<Run> {
+    runs_of(row, ITEMS, groups)
+}
+
+fn runs_of(row: usize, items: usize, groups: &[u32]) -> Vec<Run> {
     let mut random = Random::new(row as u64);
     // Bytes that are small numbers as integers, and no NaNs as floats.
     let mut rows = |count: usize| {
         let byte = |i: usize| if i.is_multiple_of(2) { (random.below(50) + 1) as u8 } else { 0x3c };
         Input::bytes((0..count * row).map(byte).collect())
     };
-    let (out, a, b) = (rows(2 * ITEMS), rows(3 * ITEMS), rows(3 * ITEMS));
+    let (out, a, b) = (rows(2 * items), rows(3 * items), rows(3 * items));
     // No two items have one place.
     let places: Vec<u8> =
-        (0..ITEMS).flat_map(|i| ((i * 31 % ITEMS) as i32).to_le_bytes()).collect();
-    let inputs = vec![out, a, b, Input::bytes(places), int(ITEMS as i32)];
-    let run = |&group: &u32| -> Run { (Grid::line(ITEMS as u64, group), inputs.clone()) };
+        (0..items).flat_map(|i| ((i * 31 % items) as i32).to_le_bytes()).collect();
+    let inputs = vec![out, a, b, Input::bytes(places), int(items as i32)];
+    let run = |&group: &u32| -> Run { (Grid::line(items as u64, group), inputs.clone()) };
     groups.iter().map(run).collect()
 }
 
@@ -59,7 +63,7 @@ fn kernel(ty: &str, wide: &str, narrow: &str, body: &str) -> String {
 
 /// What kernels do with whole vectors: rows in line, backwards, some apart, anywhere, of some items; values that meet;
 /// conversions; loops that all leave together, or each at its time; single components.
-const BODIES: [&str; 24] = [
+const BODIES: [&str; 30] = [
     "out[x] = a[x] + b[x];",
     "out[x] = a[n - 1 - x] + b[x]; out[n + n - 1 - x] = b[2 * x] + a[2 * x + 1];",
     "out[t[x]] = a[t[x]] + b[x];",
@@ -88,6 +92,12 @@ const BODIES: [&str; 24] = [
      out[n + x] = a[x] + (VEC)(((global uchar *)out)[x * (int)sizeof(VEC) + (n & 1)]);",
     "out[x] = a[x] + b[x]; global uchar2 *o = (global uchar2 *)out;
      int k = x * (int)sizeof(VEC) / 2; o[k] = o[k + (n & 1 && sizeof(VEC) > 2)] + (uchar2)(3);",
+    "int m = n - 1 + t[0]; out[m - x] = a[m - x] + b[m + 9 - x]; if (t[x] & 1) out[m + n - x] = b[m - x];",
+    "uint m = (uint)t[0] - 6; if (x > 2) out[x] = a[2 * (uint)x + m] + b[2 * (uint)x + m + 1];",
+    "uint m = (uint)t[0] - 6; if (x > 2 && x < n - 3) out[2 * (uint)x + m] = a[3 * (uint)x + m] + b[x];",
+    "int s = t[1] % 3; out[x * (s + 1)] = a[x * (s + 1)] + b[x * s];",
+    "int s = t[1] % 3; if (t[x] & 1) out[n - 1 - x * s] = a[x * (s + 1)] + b[x * s + 1];",
+    "int s = t[1] % 4; if (t[x] & 1) out[x] = a[x * s] + b[x * (s - 1)];",
 ];
 
 /// Each with a third of the types.
@@ -121,10 +131,39 @@ fn vectors_in_local_memory_agree() {
     }
 }
 
+/// Groups of several rows whose vectors have parts of 4 or 8 items, in rows that are longer than the group's.
+#[test]
+fn rows_in_parts_of_vectors_agree() {
+    for (ty, row, ..) in TYPES {
+        let module = wide(&kernel(ty, ty, ty, &in_parts(ty)));
+        let grid = |group: [u32; 3]| Grid { offset: [0; 3], global: [16, 32, 1], group };
+        let (_, inputs) = runs_of(row, 17 * 32, &[1]).remove(0);
+        let runs = [[4, 32, 1], [8, 8, 1], [4, 6, 1], [2, 16, 1]];
+        same_in_all(&module, "k", &runs.map(|group| -> Run { (grid(group), inputs.clone()) }));
+    }
+}
+
+fn in_parts(ty: &str) -> String {
+    format!(
+        "local {ty} s[128];
+         int l = get_local_id(1) * get_local_size(0) + get_local_id(0), m = get_local_size(0) * get_local_size(1);
+         int at = get_global_id(1) * 17 + x;
+         s[l] = a[at];
+         barrier(CLK_LOCAL_MEM_FENCE);
+         {ty} v = s[m - 1 - l] + b[at];
+         if (t[at] & 1) v = v + b[at + 1];
+         out[at] = v;"
+    )
+}
+
+/// A kernel for 16 items.
+fn widened(module: &Module) -> tally_compiler::widen::Widened {
+    widen(module, &module.kernels[0], 16).expect("a plain kernel")
+}
+
 /// How many operations of a kernel for 16 items move components, and its text.
 fn shuffles(ty: &str, body: &str) -> (usize, String) {
-    let module = wide(&kernel(ty, ty, ty, body));
-    let widened = widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+    let widened = widened(&wide(&kernel(ty, ty, ty, body)));
     let function = &widened.module.functions[widened.function];
     let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let in_a_row = |two: &[Option<u32>]| two[1] == two[0].map(|first| first + 1);
@@ -135,6 +174,46 @@ fn shuffles(ty: &str, body: &str) -> (usize, String) {
     };
     let count = insts.filter(|inst| moves(&inst.op)).count();
     (count, widened.module.function_text(widened.function).to_string())
+}
+
+/// How often each of some texts is in that of a kernel.
+fn counts<const N: usize>(ty: &str, body: &str, texts: [&str; N]) -> [usize; N] {
+    let (_, text) = shuffles(ty, body);
+    texts.map(|part| text.matches(part).count())
+}
+
+/// Rows at constant distances are known by the first one's address, also behind a test whether numbers wrap around. Lines
+/// are read backwards as vectors, and written so under masks.
+#[test]
+fn rows_at_distances_are_found_from_the_first_one() {
+    let body = "uint m = t[0]; out[x] = a[m - (uint)x];";
+    assert_eq!(counts("float4", body, ["f32x16 = load", "f32x4 = load", "extract"]), [4, 16, 16]);
+    let body = "uint m = t[0]; out[x] = a[m + 2 * (uint)x];";
+    assert_eq!(counts("float4", body, ["f32x4 = load", "extract"]), [32, 16]);
+    let at = "size_t y = get_global_id(0)";
+    let body = format!("{at}; out[n - y] = a[y];");
+    assert_eq!(counts("float4", &body, ["store", "masked_store"]), [16, 0]);
+    let body = format!("{at}; if (t[y] & 1) out[n - y] = a[y];");
+    assert_eq!(counts("float4", &body, ["masked_store"]), [4]);
+}
+
+/// Where the distance is an argument, scalars tell whether rows are in line.
+#[test]
+fn strides_of_rows_are_tested_once() {
+    let body = "out[x] = a[x * n];";
+    assert_eq!(counts("float4", body, ["in_line", "f32x16 = load", "f32x4 = load"]), [0, 4, 16]);
+    // Rows of 8 bytes are numbers, of which every second, third or fourth is taken out of long vectors.
+    let [tests, loads, gathers] = counts("float2", body, ["in_line", "i64x16 = load", "gather"]);
+    assert!(tests == 0 && loads > 1 && gathers == 1, "{tests} {loads} {gathers}");
+}
+
+/// Vectors of several rows of a group are lines in each of them.
+#[test]
+fn parts_of_vectors_are_lines() {
+    let module = requiring(&wide(&kernel("float4", "", "", &in_parts("float4"))), [4, 32, 1]);
+    let widened = widened(&module);
+    let text = widened.module.function_text(widened.function).to_string();
+    assert!(text.contains("in_line") && !text.contains("in parts of 16"), "{text}");
 }
 
 /// Rows in line are loaded, computed and stored as they lie.

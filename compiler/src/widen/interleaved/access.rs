@@ -8,7 +8,6 @@ use crate::widen::emit::Widener;
 use crate::widen::lie::{Lie, Places};
 use crate::widen::memory::LONGEST_WORD;
 use crate::widen::refusal::Refusal;
-use crate::widen::shape::Shape;
 
 /// The ways to access rows.
 pub(super) enum Way {
@@ -38,50 +37,47 @@ impl Widener<'_> {
             return Ok(Way::Words { rows, word });
         }
         let masked = !(reads && self.is_readable(at, access));
-        match self.lie(at, rows.bytes()) {
+        let (addresses, holds) = match self.lie(at, rows.bytes()) {
             Lie::Line(guard) => {
                 let first = self.one(at);
                 if guard.is_none() && masked && reads {
                     self.prefetch(at, first, rows.bytes());
                 }
-                let masks = if masked { self.masks_of_words(rows) } else { None };
-                let plan = Plan { rows, at: Addresses::Line(vec![first]), masks, access };
-                Ok(match self.holds(guard) {
-                    Some(holds) => Way::If(holds, plan),
-                    None => Way::ByVector(plan),
-                })
+                (Addresses::Line(vec![first]), self.holds(guard))
             }
-            Lie::Back(None) if rows.parts <= rows.elements => {
-                let (at, masks) = (Addresses::Back(self.one(at)), self.masks_of_words(rows));
-                Ok(Way::ByVector(Plan { rows, at, masks, access }))
+            // Vectors of several rows that are written backwards take twice as long where they cross lines of the cache,
+            // and row by row as long as in line. Under masks there are fewer of these.
+            Lie::Back(guard) if rows.parts <= rows.elements && (reads || self.mask.is_some()) => {
+                (Addresses::Back(self.one(at)), self.holds(guard))
+            }
+            Lie::Back(guard) => {
+                let step = -(rows.bytes() as i64);
+                (Addresses::Steps(self.one(at), step), self.holds(guard))
+            }
+            Lie::Steps(step, guard) => (Addresses::Steps(self.one(at), step), self.holds(guard)),
+            Lie::Stride(growth) => {
+                let stride = self.strided(growth, at)?;
+                let (first, holds) = self.line_of_rows(&stride, rows.bytes());
+                (Addresses::Line(vec![first]), Some(holds))
             }
             Lie::Computed => {
                 let Places { firsts, holds, .. } = self.computed(at, rows.bytes())?;
-                let masks = self.masks_of_words(rows);
-                Ok(Way::If(holds, Plan { rows, at: Addresses::Line(firsts), masks, access }))
+                (Addresses::Line(firsts), Some(holds))
             }
-            Lie::Stride(_) if self.shapes.is_computed(at) => {
-                let Places { firsts, holds, .. } = self.computed(at, rows.bytes())?;
-                let masks = self.masks_of_words(rows);
-                Ok(Way::If(holds, Plan { rows, at: Addresses::Line(firsts), masks, access }))
-            }
-            _ => Ok(Way::ByVector(self.apart(at, rows, access)?)),
-        }
+            Lie::Close | Lie::Apart => (Addresses::Apart(self.vector(at)?), None),
+        };
+        let masks = if masked { self.masks_of_words(rows) } else { None };
+        let plan = Plan { rows, at: addresses, masks, access };
+        Ok(match holds {
+            Some(holds) => Way::If(holds, plan),
+            None => Way::ByVector(plan),
+        })
     }
 
-    /// The plan for rows that do not follow each other.
-    pub(super) fn apart(
-        &mut self,
-        at: Operand,
-        rows: Rows,
-        access: Access,
-    ) -> Result<Plan, Refusal> {
-        let addresses = match self.shape(at) {
-            Shape::Strided { step, guard: None } => Addresses::Steps(self.one(at), step),
-            _ => Addresses::Apart(self.vector(at)?),
-        };
-        let masks = self.masks_of_words(rows);
-        Ok(Plan { rows, at: addresses, masks, access })
+    /// The plan for rows of which nothing is known.
+    fn apart(&mut self, at: Operand, rows: Rows, access: Access) -> Result<Plan, Refusal> {
+        let at = Addresses::Apart(self.vector(at)?);
+        Ok(Plan { rows, at, masks: self.masks_of_words(rows), access })
     }
 
     /// The masks of accesses. Processors have masks for words of 4 and 8 bytes, not all for shorter ones.
@@ -237,9 +233,7 @@ impl Widener<'_> {
             Way::ByVector(plan) => Ok(self.load_vectors(plan)),
             // Where places are close to each other, as those of a picture that is scaled, words of 4 bytes are looked up.
             &Way::Words { rows, .. }
-                if rows.size == WORD
-                    && self.shape(at) == Shape::Varying
-                    && self.shapes.is_computed(at) =>
+                if rows.size == WORD && matches!(self.lie(at, rows.bytes()), Lie::Computed) =>
             {
                 let ty = self.out.vector(rows.leaf, rows.parts);
                 let values = self.load(at, ty, access)?;
