@@ -279,7 +279,6 @@ impl Widener<'_> {
         let types = &self.out.module.types;
         let fits = parts.is_power_of_two()
             && parts > 1
-            && matches!(types[leaf], Type::Int(_) | Type::Float(_))
             && self.shape(value) == Shape::Uniform
             && !is_skipped(NAME);
         let all = u64::from(parts * self.out.lanes);

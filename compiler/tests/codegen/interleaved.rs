@@ -5,7 +5,8 @@ use tally_compiler::ir::{Module, Op};
 use tally_compiler::widen::widen;
 
 use crate::diff::{Input, Random, Run, requiring, same_in_all};
-use crate::harness::Grid;
+use crate::harness::clang::Assembly;
+use crate::harness::{Grid, module};
 use crate::widen::{int, wide};
 
 /// The items of a run: no multiple of a vector's.
@@ -269,4 +270,88 @@ fn single_components_are_vectors_of_their_own() {
     assert!(separate(
         "out[x] = ((volatile global float4 *)a)[x] * ((volatile global float4 *)b)[x];"
     ));
+}
+
+/// Instructions on vectors of four numbers that no available compiler writes: rows in line are read, and %y is written.
+fn assembled(declarations: &str, body: &str) -> Module {
+    module(
+        &Assembly {
+            declarations: &format!(
+                "%v2 = OpTypeVector %i32 2
+                 %v4 = OpTypeVector %i32 4
+                 %pv2 = OpTypePointer CrossWorkgroup %v2
+                 %pv4 = OpTypePointer CrossWorkgroup %v4
+                 {declarations}"
+            ),
+            parameters: &[("out", "pv4"), ("in", "pv4"), ("pairs", "pv2"), ("t", "p")],
+            body: &format!(
+                "%to = OpPtrAccessChain %pv4 %out %i
+                 %from = OpPtrAccessChain %pv4 %in %i
+                 %at = OpPtrAccessChain %p %t %i
+                 %v = OpLoad %v4 %from Aligned 16
+                 %x = OpLoad %i32 %at Aligned 4
+                 {body}
+                 OpStore %to %y Aligned 16"
+            ),
+            ..Default::default()
+        }
+        .module(),
+    )
+}
+
+/// Runs such a kernel in groups of 32 items.
+fn agrees(module: &Module) {
+    let mut random = Random::new(3);
+    let inputs = [16, 16, 8, 4].map(|row| random.bytes(row * 64));
+    same_in_all(module, "k", &[(Grid::line(64, 32), inputs.to_vec())]);
+}
+
+/// Vectors that are made of several scalars or of shorter vectors: compilers insert one after the other.
+#[test]
+fn vectors_of_different_parts_have_all_of_them() {
+    for (make, repeated) in [("%x %x %x %x", true), ("%x %n %x %x", false), ("%w %w", false)] {
+        let module = assembled(
+            "",
+            &format!(
+                "%n = OpIMul %i32 %x %x
+                 %pair = OpPtrAccessChain %pv2 %pairs %i
+                 %w = OpLoad %v2 %pair Aligned 8
+                 %c = OpCompositeConstruct %v4 {make}
+                 %y = OpIAdd %v4 %v %c"
+            ),
+        );
+        agrees(&module);
+        let widened = widened(&module);
+        let text = widened.module.function_text(widened.function).to_string();
+        assert_eq!(text.contains("i32x64 = shuffle"), !repeated, "{make}\n{text}");
+    }
+}
+
+/// Vectors of conditions in memory, of which a condition is a byte.
+#[test]
+fn vectors_of_conditions_in_memory_agree() {
+    let module = assembled(
+        "%c2 = OpConstant %i32 2
+         %both = OpConstant %i32 272
+         %c5 = OpConstant %i64 5
+         %c31 = OpConstant %i64 31
+         %c32 = OpConstant %i64 32
+         %zeros = OpConstantNull %v4
+         %b4 = OpTypeVector %bool 4
+         %all = OpTypeArray %b4 %c32
+         %pb4 = OpTypePointer Workgroup %b4
+         %pall = OpTypePointer Workgroup %all
+         %shared = OpVariable %pall Workgroup",
+        "%l = OpBitwiseAnd %i64 %i %c31
+         %own = OpInBoundsAccessChain %pb4 %shared %l
+         %positive = OpSGreaterThan %b4 %v %zeros
+         OpStore %own %positive
+         OpControlBarrier %c2 %c2 %both
+         %m = OpBitwiseXor %i64 %l %c5
+         %others = OpInBoundsAccessChain %pb4 %shared %m
+         %which = OpLoad %b4 %others
+         %twice = OpIAdd %v4 %v %v
+         %y = OpSelect %v4 %which %v %twice",
+    );
+    agrees(&module);
 }
