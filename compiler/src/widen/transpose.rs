@@ -533,7 +533,7 @@ impl<'a> Finder<'a> {
                 let is_one = |&bytes: &u64| {
                     let count = (bytes / size) as usize;
                     let pays = bytes == CHUNK && (!chunk.few || next_to as u64 >= LEAST_APART);
-                    let fits = pays || words::may_be(chunk.kind, bytes, first.align);
+                    let fits = pays || words::may_be(&chunk, bytes, first.align);
                     count >= 2 && fits && next_to >= count
                 };
                 let row = whole.into_iter().chain(words::SIZES).find(is_one);

@@ -87,7 +87,7 @@ fn mirrored(ty: &str, count: usize) -> String {
 #[test]
 fn rows_of_items_are_taken_backwards() {
     let rows = [
-        ("uchar", 1, [3, 4, 8].as_slice()),
+        ("uchar", 1, [2, 3, 4, 8].as_slice()),
         ("short", 2, &[2, 3]),
         ("int", 4, &[2]),
         ("float", 4, &[3, 5]),

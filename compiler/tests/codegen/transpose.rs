@@ -261,11 +261,12 @@ fn complex_numbers_are_loaded_and_stored_as_lines() {
                }} }}"
         )
     };
-    for ty in ["short", "ushort", "int", "uint"] {
+    let sizes = [("char", 1), ("uchar", 1), ("short", 2), ("ushort", 2), ("int", 4), ("uint", 4)];
+    for (ty, size) in sizes {
         for condition in ["i < 1000", "i + 7 < n"] {
             let text = text(ty, condition);
-            assert_eq!(apart(&text), (0, 0), "{ty} if {condition}");
-            let size = if ty.ends_with("short") { 2 } else { 4 };
+            // Two bytes are stored as lines under a mask, but not loaded.
+            assert_eq!(apart(&text), ((size == 1).into(), 0), "{ty} if {condition}");
             let bytes = (0..192 * size).map(|i| (i * 31 % 251) as u8).collect::<Vec<_>>();
             let args = [Input::bytes(vec![0; bytes.len()]), Input::bytes(bytes), int(80)];
             same(

@@ -24,9 +24,13 @@ const SHORTEST: u64 = 4;
 pub(super) const LONGEST: u64 = 8;
 
 /// Whether words of so many bytes at addresses with an alignment are an advantage. Shorter words than the processor
-/// gathers are read with those around them if they are aligned, and written one by one.
-pub(super) fn may_be(kind: Kind, bytes: u64, align: u32) -> bool {
-    bytes >= SHORTEST || kind == Kind::Read && u64::from(align) >= bytes
+/// gathers are read with those around them if they are aligned, and written one by one unless they follow each other.
+pub(super) fn may_be(chunk: &Chunk, bytes: u64, align: u32) -> bool {
+    match chunk.kind {
+        _ if bytes >= SHORTEST => true,
+        Kind::Read => u64::from(align) >= bytes,
+        Kind::Write => follow(chunk, bytes),
+    }
 }
 
 /// How many of the parts, which are in order, are read as one word, gaps included; 1 if it is none but the first.
@@ -47,7 +51,13 @@ pub(super) fn parts_around(module: &Module, chunk: &Chunk, parts: &[Part]) -> us
 /// Whether the words follow each other without a gap, or each is before the last one.
 pub(super) fn is_line(module: &Module, chunk: &Chunk) -> bool {
     let bytes = chunk.bytes(module);
-    !chunk.has_more && bytes >= SHORTEST && chunk.rows.step.map(i64::unsigned_abs) == Some(bytes)
+    let long = bytes >= SHORTEST || chunk.kind == Kind::Write;
+    !chunk.has_more && long && follow(chunk, bytes)
+}
+
+/// Whether words of so many bytes follow each other.
+fn follow(chunk: &Chunk, bytes: u64) -> bool {
+    chunk.rows.step.map(i64::unsigned_abs) == Some(bytes)
 }
 
 /// Bytes of a word that has an item's parts, and of its parts with the gaps in between.
