@@ -22,6 +22,10 @@ const MOST_ITEMS: u64 = 1024 + 63;
 /// The most work-items of a sub-group.
 const MOST_OF_SUBGROUP: u64 = 32;
 
+/// The passes that raise the bounds of phis before one withdraws them: a phi behind a branch in a loop takes what it
+/// brings to the loop's own, whose bound is then right.
+const MOST_RAISED: u32 = 3;
+
 /// The greatest number that a value, or a component of a vector, may be, in any item.
 pub(super) struct Bounds(Vec<Option<u64>>);
 
@@ -49,26 +53,62 @@ impl Bounds {
     ) -> Self {
         let mut bounds = Self(vec![None; function.values.len()]);
         let blocks: Vec<BlockId> = blocks.collect();
-        // What comes from the last turn of a loop is known when its phi is seen again.
-        if bounds.pass(module, function, &blocks) {
-            bounds.pass(module, function, &blocks);
+        // What comes from the last turn of a loop is not known when its phi is seen first. It is taken to be no more than
+        // what comes from elsewhere; where that turns out to be wrong it is more, and at last has no bound.
+        let mut seen = vec![false; function.values.len()];
+        for number in 0.. {
+            if !bounds.pass(module, function, &blocks, &mut seen, number) {
+                break;
+            }
         }
         bounds
     }
 
-    /// Finds more bounds; returns whether a phi has none.
-    fn pass(&mut self, module: &Module, function: &Function, blocks: &[BlockId]) -> bool {
-        let mut misses = false;
+    /// Finds bounds, and in further passes greater ones; returns whether the next pass may find still greater ones.
+    /// `seen` are the values that passes have seen so far.
+    fn pass(
+        &mut self,
+        module: &Module,
+        function: &Function,
+        blocks: &[BlockId],
+        seen: &mut [bool],
+        number: u32,
+    ) -> bool {
+        let mut changes = false;
         for inst in blocks.iter().flat_map(|block| &function.blocks[*block].insts) {
             let Some(result) = inst.result else { continue };
             let Some(bits) = bits(module, function.values[result].ty) else { continue };
             // A number that may have the sign's bit is not told from a negative one.
             let fits = |most: &u64| *most >> (bits - 1) == 0;
-            let found = self.of_inst(module, function, inst).filter(fits);
-            misses |= found.is_none() && matches!(inst.op, Op::Phi(_));
-            self.0[result.index()] = found;
+            let index = result.index();
+            let found = match &inst.op {
+                Op::Phi(_) if seen[index] && self.0[index].is_none() => None,
+                Op::Phi(arms) if number == 0 => {
+                    let is_seen = |arm: &&(BlockId, Operand)| match arm.1 {
+                        Operand::Value(value) => seen[value.index()],
+                        Operand::Const(_) => true,
+                    };
+                    self.greatest(module, arms.iter().filter(is_seen).map(|arm| arm.1))
+                }
+                _ => self.of_inst(module, function, inst),
+            };
+            let mut found = found.filter(fits);
+            let is_phi = matches!(inst.op, Op::Phi(_));
+            if seen[index] && found != self.0[index] {
+                changes = true;
+                // What a loop counts is greater each time.
+                found = found.filter(|_| !is_phi || number < MOST_RAISED);
+            }
+            changes |= number == 0 && is_phi;
+            seen[index] = true;
+            self.0[index] = found;
         }
-        misses
+        changes
+    }
+
+    /// The greatest bound, if all have one.
+    fn greatest(&self, module: &Module, mut all: impl Iterator<Item = Operand>) -> Option<u64> {
+        all.try_fold(0, |so_far: u64, it| Some(so_far.max(self.most(module, it)?)))
     }
 
     /// The greatest number that an operand of integers, or a component of it, may be, if it is never negative, nor ever
@@ -94,10 +134,6 @@ impl Bounds {
         let constant = |operand: Operand| match operand {
             Operand::Const(id) => constant(module, id).filter(|_| most(operand).is_some()),
             Operand::Value(_) => None,
-        };
-        let greatest = |operands: &[Operand]| {
-            let mut all = operands.iter().map(|&operand| most(operand));
-            all.try_fold(0, |so_far: u64, most| Some(so_far.max(most?)))
         };
         match &inst.op {
             Op::WorkItem(query, _) => match query {
@@ -145,9 +181,9 @@ impl Bounds {
             },
             Op::Row(RowOp::Number, a, b) => most(*a)?.checked_div(constant(*b)?.0),
             Op::Row(RowOp::Place, a, b) => remainder(most(*a)?, constant(*b)?),
-            Op::Select(_, a, b) => greatest(&[*a, *b]),
-            Op::Phi(arms) => greatest(&arms.iter().map(|arm| arm.1).collect::<Vec<_>>()),
-            Op::Construct(parts) => greatest(parts),
+            Op::Select(_, a, b) => self.greatest(module, [*a, *b].into_iter()),
+            Op::Phi(arms) => self.greatest(module, arms.iter().map(|arm| arm.1)),
+            Op::Construct(parts) => self.greatest(module, parts.iter().copied()),
             Op::Extract(a, _) | Op::Splat(a) => most(*a),
             _ => None,
         }

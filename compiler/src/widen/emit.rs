@@ -284,6 +284,13 @@ impl<'f> Widener<'f> {
         self.shapes.at(self.flow, operand, self.block).unwrap_or(Shape::Uniform)
     }
 
+    /// The greatest that each item's value of an operand of integers may be, if none is negative or wraps around.
+    pub(super) fn most(&self, operand: Operand) -> Option<u64> {
+        let small = self.shapes.is_small(operand).then_some((1 << 30) - 1);
+        let most = self.shapes.most(&self.out.module, operand);
+        small.into_iter().chain(most).min()
+    }
+
     /// The value of a uniform operand, or the first item's value of one with a step.
     pub(super) fn one(&mut self, operand: Operand) -> Operand {
         let Operand::Value(value) = operand else { return operand };

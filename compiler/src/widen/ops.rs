@@ -383,12 +383,18 @@ impl Widener<'_> {
                 let uniform = (self.shape(by) == Shape::Uniform).then(|| self.one(by));
                 let uniform = uniform.map(|one| self.scalars(one)).transpose()?;
                 let uniform = uniform.and_then(|scalars| scalars.get(n).copied());
-                let is_small = self.shapes.is_small(whole);
-                let division = Division { op: kind, dividend, is_small, divisor, uniform };
-                if divides(kind)
-                    && let Some(result) = self.divide(&division)?
-                {
-                    all.push(result);
+                let most = self.most(whole);
+                let most_divisor = self.most(by);
+                if divides(kind) {
+                    let division =
+                        Division { op: kind, dividend, most, divisor, most_divisor, uniform };
+                    if let Some(result) = self.divide(&division)? {
+                        all.push(result);
+                        continue;
+                    }
+                }
+                if kind == BinaryOp::Mul {
+                    all.push(self.multiply([dividend, divisor], [most, most_divisor], inst.flags));
                     continue;
                 }
                 op = Op::Binary(kind, dividend, self.divisor(kind, divisor));

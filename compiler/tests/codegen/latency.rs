@@ -60,6 +60,22 @@ fn kernels_of_one_chain_have_vectors_of_twice_as_many_items() {
          kernel void yes_beside(global int *out, global const int *in, int n) {{
            {pair} for (int k = 0; k < n; k++) {{ a = a * 5 + b; out[k * 128 + i] = a; }}
          }}
+         kernel void yes_powers(global int *out, global const int *in, int n) {{
+           {pair} ulong r = 1, s = a % 1000003;
+           for (int k = n; k; k >>= 1) {{ if (k & 1) r = r * s % 1000003; s = s * s % 1000003; }}
+           out[i] = r;
+         }}
+         kernel void no_products(global int *out, global const int *in, int n) {{
+           {pair} ulong r = 1, s = a;
+           for (int k = n; k; k >>= 1) {{ if (k & 1) r = r * s ^ r >> 33; s = s * s + 7; }}
+           out[i] = r >> 20;
+         }}
+         kernel void no_one_of_two(global int *out, global const int *in, int n) {{
+           {pair} ulong r = 1, s = a;
+           for (int k = n; k; k >>= 1) r = r * s % 1000003;
+           for (int k = n; k; k >>= 1) r = r * s ^ r >> 33;
+           out[i] = r;
+         }}
          kernel void no_scatters(global int *out, global const int *in, int n) {{
            {pair} for (int k = 0; k < n; k++) {{ a = a * 5 + b; out[(i * 64 + k) & n] = a; }}
          }}
