@@ -22,8 +22,7 @@ use crate::ir::{
     Terminator, TypeId, ValueId,
 };
 
-/// The most operations of an address that are computed before a block: `(y * w + (w - 1 - x)) * 4 + c` has twelve, whose
-/// time is that of the two accesses of one item.
+/// The most operations of an address that are computed before a block: `(y * w + (w - 1 - x)) * 4 + c` has twelve.
 const MOST_HOISTED: usize = 24;
 
 /// The memory that a block's accesses from one base, with one index, concern: a range of offsets.
