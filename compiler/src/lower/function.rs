@@ -6,7 +6,7 @@
 //! where the item stopped. Values that are live across a barrier have a stack slot there, which LLVM's
 //! `mem2reg` turns back into SSA form: the definition and the resumed code both write it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
 
 use super::body::{Body, name};
@@ -380,7 +380,8 @@ impl Body<'_, '_> {
     /// Emits the operands of the next blocks' phis that need instructions.
     fn copies(&mut self, id: BlockId, end: &Terminator) {
         let function = self.function;
-        let next: HashSet<_> = end.successors().into_iter().collect();
+        // In an order of their own, so that the same module gives the same text each time.
+        let next: BTreeSet<_> = end.successors().into_iter().collect();
         for next in next {
             for inst in function.blocks[next].phis() {
                 let (Op::Phi(incoming), Some(result)) = (&inst.op, inst.result) else { continue };

@@ -74,3 +74,16 @@ fn a_kernel_with_barriers_is_a_function_that_resumes() {
     let lowered = lower::lower(&module, &module.kernels[0]).expect("a small kernel");
     golden("lower-scan.ll", &lowered.text);
 }
+
+/// Ends of blocks before several phis, whose copies are in one order.
+#[test]
+fn the_same_module_has_the_same_text_each_time() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kernels/matmul.cl");
+    let source = fs::read_to_string(path).expect("a kernel of the tests");
+    let module = module(&clang::compile_text(&source, &["-O2"]));
+    let text = || lower::lower(&module, &module.kernels[0]).expect("a small kernel").text;
+    let first = text();
+    for _ in 0..16 {
+        assert!(text() == first);
+    }
+}
