@@ -43,6 +43,13 @@ fn ranges_end_anywhere() {
            int i = get_global_id(0);
            if (i < 3 || i >= n - 1) { out[i] = -1; return; }
            out[i] = in[i - 3] * 2 + in[i + 1]; }
+         kernel void not_at(global int4 *out, global const int4 *in, int n) {
+           int i = get_global_id(0);
+           if (i == 0 || i == n - 1) { out[i] = -1; return; }
+           out[i] = in[i - 1] * 2 + in[i + 1]; }
+         kernel void but_one(global int *out, global const int *in, int n) {
+           int i = get_global_id(0), sum = 0;
+           if (i != n) { for (int k = 0; k < 4; k++) sum = sum * 5 + in[i * 4 + k]; out[i] = sum; } }
          kernel void twice(global int4 *out, global const int4 *in, int n) {
            int i = get_global_id(0);
            int4 x = 0;
@@ -64,7 +71,7 @@ fn ranges_end_anywhere() {
            } }";
     let buffer = |by: i32| ints(240 * 4, move |i| i * by % 1009 - 400);
     let run = |n: i32| (Grid::line(97, 48), vec![buffer(31), buffer(37), int(n)]);
-    let rest = ["between", "one_of", "twice", "left", "counted"];
+    let rest = ["between", "one_of", "not_at", "but_one", "twice", "left", "counted"];
     // Without optimisation the code behind a test may be on either side of the branch.
     for level in ["-O0", "-O2"] {
         let module = module(&clang::compile_text(text, &[level, "-w"]));
@@ -122,6 +129,10 @@ fn small_kernels_are_copied_for_accesses_in_line() {
     let bodies = [
         ("yes_return", "if (i >= n) return; out[i] = 3 * in[i];".to_owned()),
         ("yes_loop", "if (i < n) for (int k = 0; k < n; k++) out[i] += in[k * n + i];".to_owned()),
+        ("yes_unequal", "if (i != n) out[i] = 3 * in[i];".to_owned()),
+        ("yes_edges", "if (i == 0 || i == n) return; out[i] = 3 * in[i];".to_owned()),
+        ("no_equal", "if (i == n) out[i] = 3 * in[i];".to_owned()),
+        ("no_but_equal", "if (i != n) return; out[i] = 3 * in[i];".to_owned()),
         ("no_large", format!("if (i < n) {{ int x = in[i]; {more} out[i] = x; }}")),
         ("no_range", "if (in[i] < n) out[i] = 3;".to_owned()),
         ("no_global", "if (i < n) t[get_local_id(0)] = i;".to_owned()),
