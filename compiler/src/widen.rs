@@ -30,6 +30,7 @@ mod axis;
 mod blocks;
 mod bounds;
 mod build;
+mod bytes;
 mod close;
 mod compares;
 mod costs;
@@ -387,7 +388,8 @@ fn widen_for(
     };
     // Copies of code are no more to wait for.
     let long = prefetch::is_long(&source);
-    let waits = latency::waits_for_itself(&module, &source, &way);
+    let doubles = latency::waits_for_itself(&module, &source, &way)
+        || bytes::is_of_bytes(&module, &source, &way);
     let crowds = crowds::crowd(&module, &source, &way, 2 * lanes);
     if rows == Rows::Whole {
         way = without_masks(&mut module, &mut source, way, &steps, together, inside)?;
@@ -450,7 +452,7 @@ fn widen_for(
         && tiles.is_empty()
         && !together
         && rows == Rows::Whole
-        && waits
+        && doubles
         && !crowds
         && let Ok((both, function, _)) = write(module.clone(), &source, &way, 2 * lanes, rows)
     {

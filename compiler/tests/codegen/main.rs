@@ -12,6 +12,7 @@ mod axis;
 mod backwards;
 mod blob;
 mod bounds;
+mod bytes;
 mod checks;
 mod close;
 mod counted;
