@@ -63,12 +63,12 @@ mod picks;
 mod prefetch;
 mod promises;
 mod queries;
+mod ranges;
 mod refusal;
 mod retries;
 mod runs;
 mod searches;
 mod shape;
-mod signs;
 mod steps;
 mod strides;
 mod strips;
@@ -83,7 +83,7 @@ mod whole;
 
 use crate::ir::arena::Id;
 use crate::ir::{Function, FunctionId, Inst, Kernel, Loc, Module, Op, ValueId};
-use crate::optimise;
+use crate::optimise::{self, Pass};
 use crate::regions::stop_scope;
 pub use axis::physical;
 use build::Builder;
@@ -281,7 +281,11 @@ fn widen_for(
         pass.run(&mut module, &mut source);
     }
     let subgroups = check(&module, kernel, &source, lanes)?;
-    signs::run(&module, &mut source);
+    if ranges::run(&mut module, &mut source) {
+        // Ways that part compute the same now.
+        Pass::Simplify.run(&mut module, &mut source);
+        Pass::Unused.run(&mut module, &mut source);
+    }
     let steps = lay_out(&mut module, &mut source, lanes);
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());

@@ -67,6 +67,7 @@ mod races;
 mod races_random;
 mod races_rows;
 mod ragged;
+mod ranges;
 mod reference;
 mod retries;
 mod rows;
