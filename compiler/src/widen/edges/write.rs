@@ -68,7 +68,7 @@ fn copy(function: &mut Function) -> Vec<(BlockId, BlockId)> {
 
 /// The extensions without a sign of limited numbers of 32 bits. Away from edges these are asked not to be negative, and
 /// are extended with their sign: an index that is negative at an edge would keep all of its group from running in
-/// vectors (see [`signs`](crate::widen::signs)).
+/// vectors (see [`ranges`](crate::widen::ranges)).
 pub(super) fn positive(
     module: &Module,
     function: &Function,
