@@ -47,7 +47,23 @@ const KERNELS: [(&str, bool, &str); 23] = [
 ];
 
 /// The same where clang leaves what is written: numbers that wrap around, or have bits beyond what is tested.
-const UNOPTIMISED: [(&str, &str); 6] = [
+const UNOPTIMISED: [(&str, &str); 9] = [
+    (
+        "a long mask",
+        "ulong h = (ulong)(n == 1000) << 27, y = Y + h, x = X + (h << 6);
+         if ((uint)x < 64) {
+           ulong at = (y << 6 | (x & 0xffffffffffl)) - (h << 6); out[at] = in[at];
+         }",
+    ),
+    (
+        "a mask of high bits",
+        "int x = X; if (x >= 21 && x < 32) { uint i = (x & 0xf0) - 20; out[X + Y * 64] = (in + 8 - 0x100000000l)[i]; }",
+    ),
+    (
+        "bits that move down",
+        "ulong h = (ulong)(n == 1000) << 34, x = X + h;
+         if ((uint)x < 64) { ulong at = (x >> 4 & 0x3fffff) + X + Y * 64; out[at] = in[at]; }",
+    ),
     (
         "below zero",
         "int x = (int)X - 3, y = Y;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests say of numbers where they hold.
 
-use super::{HALF, MAX_DEPTH};
+use super::{HALF, MAX_DEPTH, is_low};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, CompareOp, ConvertOp, Definition, Dominators, Function, Inst, Module, Op,
@@ -285,17 +285,22 @@ impl<'a> Facts<'a> {
                 Some(by) if by < u64::from(bits) => if_fits(next(a).times(1 << by)),
                 _ => all,
             },
-            Op::Binary(BinaryOp::LShr, a, by) => match (next(a), self.module.operand_bits(by)) {
-                (of, Some(by)) if of.least >= 0 && by < u64::from(bits) => {
-                    Range { least: of.least >> by, most: of.most >> by }
+            // Bits of the high half move into the low one.
+            Op::Binary(BinaryOp::LShr, a, by) => {
+                let own = self.module.types.scalar_bits(self.module.operand_type(self.function, a));
+                match (self.range(known, a, own, depth + 1), self.module.operand_bits(by)) {
+                    (of, Some(by)) if of.least >= 0 && by < u64::from(own) => {
+                        if_fits(Range { least: of.least >> by, most: of.most >> by })
+                    }
+                    _ => all,
                 }
-                _ => all,
-            },
+            }
             Op::Binary(BinaryOp::And, a, mask) => match self.constant(mask, bits) {
                 Some(mask) if mask >= 0 => {
                     let masked = Range { least: 0, most: mask };
-                    let low = self.range(known, a, HALF.min(bits), depth + 1);
-                    if low.is_within(masked) { low } else { masked }
+                    let low = self.range(known, a, HALF, depth + 1);
+                    let is_same = low.is_within(masked) && is_low(mask as u64);
+                    if is_same { low } else { masked }
                 }
                 _ => all,
             },
