@@ -142,7 +142,7 @@ fn is_candidate(module: &Module, function: &Function, op: &Op, ty: TypeId) -> bo
 
 /// Whether a mask has the low bits of a half.
 fn is_low(mask: u64) -> bool {
-    mask != 0 && mask & (mask + 1) == 0 && mask <= u32::MAX.into()
+    mask != 0 && mask <= u32::MAX.into() && mask & (mask + 1) == 0
 }
 
 /// What becomes of an instruction behind tests.
