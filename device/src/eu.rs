@@ -25,6 +25,8 @@ pub(crate) struct Launch {
     args: u64,
     local_bytes: usize,
     scratch_bytes: usize,
+    /// Whether no group waits for another one.
+    is_independent: bool,
     /// The barrier of a cooperative launch's groups.
     grid: Option<Box<Grid>>,
 }
@@ -71,7 +73,10 @@ impl Launch {
         let scratch_bytes = packet.scratch_bytes as usize;
         let local_bytes = packet.header.param as usize;
         let entry = packet.entry;
-        Ok((Self { info, groups, entry, args, local_bytes, scratch_bytes, grid }, units))
+        let is_independent = packet.header.flags & flag::INDEPENDENT != 0;
+        let launch =
+            Self { info, groups, entry, args, local_bytes, scratch_bytes, is_independent, grid };
+        Ok((launch, units))
     }
 
     pub(crate) fn entry(&self) -> u64 {
@@ -81,6 +86,11 @@ impl Launch {
     /// Whether all groups have to run at the same time.
     pub(crate) fn is_cooperative(&self) -> bool {
         self.grid.is_some()
+    }
+
+    /// Whether no group waits for another one.
+    pub(crate) fn is_independent(&self) -> bool {
+        self.is_independent
     }
 
     /// Releases the grid's barrier, since some of the groups will never reach it.

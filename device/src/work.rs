@@ -18,6 +18,10 @@ use crate::queue::{CallEnd, Completion, PostSync, Queue};
 use crate::scope::Finished;
 use crate::tuning::CLAIM_TICKS;
 
+mod claims;
+
+use claims::{Claim, Claims};
+
 /// A thread that runs units, and its device, as works see them.
 pub(crate) trait Runner {
     fn clock(&self) -> &Clock;
@@ -26,6 +30,9 @@ pub(crate) trait Runner {
 
     /// Threads that may run units of one work at the same time.
     fn sharers(&self) -> usize;
+
+    /// A number of the processor that the thread runs on, which may change at any time.
+    fn place(&self) -> usize;
 
     fn guard(&mut self) -> &mut Guard;
 
@@ -200,10 +207,7 @@ impl Task {
 pub(crate) struct Work {
     pub(crate) task: Task,
     pub(crate) completion: Completion,
-    /// Total number of units.
-    units: u64,
-    /// Units claimed, from 0 up; may pass `units`.
-    claimed: AtomicU64,
+    claims: Claims,
     /// Units done or given up.
     done: AtomicU64,
     /// Number of threads that work on it.
@@ -252,11 +256,11 @@ impl Work {
         let backwards = runner.chaos().is_some_and(|chaos| {
             chaos.one_in(2, About::Units, completion.queue.id, completion.packet)
         });
+        let parts = if shared { parts(runner, &task, units) } else { 1 };
         Self {
             task,
             completion,
-            units,
-            claimed: AtomicU64::new(0),
+            claims: Claims::new(units, parts),
             done: AtomicU64::new(0),
             attendants: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
@@ -268,7 +272,7 @@ impl Work {
     }
 
     pub(crate) fn units(&self) -> u64 {
-        self.units
+        self.claims.units()
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -309,7 +313,7 @@ impl Work {
 
     /// Whether no unit is left to claim.
     pub(crate) fn exhausted(&self) -> bool {
-        self.claimed.load(Ordering::Relaxed) >= self.units
+        self.claims.exhausted()
     }
 
     /// Number of threads that work on it.
@@ -337,20 +341,16 @@ impl Work {
     /// Ticks that all of its units take together, if its kernel has been measured.
     pub(crate) fn estimate(&self, times: &KernelTimes) -> Option<u64> {
         match &self.task {
-            Task::Dispatch(launch) => Some(times.get(launch.entry())?.saturating_mul(self.units)),
+            Task::Dispatch(launch) => Some(times.get(launch.entry())?.saturating_mul(self.units())),
             _ => None,
         }
     }
 
-    fn claim(&self, wanted: u64, sharers: u64) -> Option<(u64, u64)> {
-        let seen = self.claimed.load(Ordering::Relaxed);
+    fn claim(&self, wanted: u64, sharers: u64) -> Option<Claim> {
         // Claims get smaller near the end, so that all workers end together.
-        let left = self.units.checked_sub(seen).filter(|&left| left != 0)?;
+        let left = self.claims.left()?;
         let most = if self.shared { left.div_ceil(2 * sharers) } else { left };
-        let wanted = wanted.min(most).max(1);
-        let first = self.claimed.fetch_add(wanted, Ordering::Relaxed);
-        let left = self.units.checked_sub(first).filter(|&left| left != 0)?;
-        Some((first, wanted.min(left)))
+        self.claims.claim(wanted.min(most).max(1))
     }
 
     /// Gives up all unclaimed units, and returns their number. Groups that run stop waiting for them.
@@ -358,8 +358,7 @@ impl Work {
         if let Task::Dispatch(launch) = &self.task {
             launch.release();
         }
-        let claimed = self.claimed.swap(self.units, Ordering::Relaxed);
-        self.units.saturating_sub(claimed)
+        self.claims.give_up()
     }
 
     /// Whether it is a command of `queue`.
@@ -370,8 +369,7 @@ impl Work {
     /// Withdraws a work of a queue that is being stopped, if no thread has claimed any of it: it is then never
     /// run, completed or signalled. Returns whether it was withdrawn. `now` is the device's clock.
     pub(crate) fn withdraw(&self, now: u64) -> bool {
-        let (relaxed, all) = (Ordering::Relaxed, self.units);
-        let withdrawn = self.claimed.compare_exchange(0, all, relaxed, relaxed).is_ok();
+        let withdrawn = self.claims.withdraw();
         if withdrawn {
             if self.shared {
                 self.completion.queue.time_stops(now);
@@ -386,7 +384,7 @@ impl Work {
     /// none, this does. `now` is the device's clock.
     pub(crate) fn abandon(&self, now: u64) -> bool {
         let gone = self.give_up();
-        if gone != 0 && self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
+        if gone != 0 && self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units() {
             if self.shared {
                 self.completion.queue.time_stops(now);
             }
@@ -401,19 +399,21 @@ impl Work {
         let sharers = runner.sharers() as u64;
         let mut wanted = self.first_claim(runner);
         self.attendants.fetch_add(1, Ordering::Relaxed);
-        while let Some((first, count)) = self.claim(wanted, sharers) {
-            if first == 0 && !self.held {
+        let mut part = self.claims.part_of(|| runner.place());
+        while let Some(claim) = self.claim(wanted, sharers) {
+            if claim.starts() && !self.held {
                 self.completion.starts(runner);
             }
+            let count = claim.count;
             let mut gone = count;
             if self.completion.queue.vm.lost() {
                 gone += self.give_up();
             } else {
                 // The time of a copy that is one claim is not used, and reading clocks costs time.
                 let clock = runner.clock();
-                let timed = count != self.units || matches!(self.task, Task::Dispatch(_));
+                let timed = count != self.units() || matches!(self.task, Task::Dispatch(_));
                 let started = if timed { clock.ticks() } else { 0 };
-                if let Err(trap) = self.run(runner, first, count) {
+                if let Err(trap) = self.run(runner, claim, &mut part) {
                     runner.fault(&self.completion.queue, self.completion.packet, trap);
                     gone += self.give_up();
                 }
@@ -428,7 +428,7 @@ impl Work {
             }
             // The release half publishes this worker's writes to the one that
             // completes, the acquire half makes all other workers' writes visible.
-            if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
+            if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units() {
                 self.end(runner);
             }
             if leave(runner) {
@@ -452,11 +452,13 @@ impl Work {
         }
     }
 
-    fn run(&self, runner: &mut impl Runner, first: u64, count: u64) -> Result<(), Trap> {
+    fn run(&self, runner: &mut impl Runner, claim: Claim, part: &mut u64) -> Result<(), Trap> {
         let serial = self.completion.queue.serial;
         runner.begin_piece(serial, self.can_be_left());
-        let first = if self.backwards { self.units - first - count } else { first };
-        let result = self.task.run(runner, first, count);
+        let result = self.claims.ranges(claim, part).try_for_each(|(first, count)| {
+            let first = if self.backwards { self.units() - first - count } else { first };
+            self.task.run(runner, first, count)
+        });
         runner.end_piece();
         result
     }
@@ -474,7 +476,7 @@ impl Work {
                 None => 1,
             },
             // No other thread takes the rest, and the C library is fastest with one large range.
-            _ if !self.shared => self.units,
+            _ if !self.shared => self.units(),
             _ => 1,
         }
     }
@@ -486,5 +488,18 @@ impl Work {
         {
             runner.times().put(launch.entry(), took / count);
         }
+    }
+}
+
+/// Number of parts that the units of a shared work are cut into.
+fn parts(runner: &impl Runner, task: &Task, units: u64) -> u64 {
+    match task {
+        Task::Dispatch(launch) if launch.is_independent() => {
+            let ticks = runner.times().get(launch.entry());
+            claims::parts(ticks.map(|it| it.saturating_mul(units)), runner.sharers() as u64)
+        }
+        // Groups that wait for others begin after them, and those of a cooperative launch have threads of their own.
+        // Copies and fills are only shared if they are larger than most caches.
+        _ => 1,
     }
 }

@@ -23,6 +23,7 @@ use tally_device::{
     Wakeup,
 };
 use tally_uapi::cell::{Compare, waiter_enters, waiter_leaves, waiters_index};
+use tally_uapi::eu::{ARGS_OFFSET, GroupContext};
 use tally_uapi::fault::Fault;
 use tally_uapi::packet::{self, Header, Packet, PostSync, flag, opcode};
 use tally_uapi::queue::QueueControl;
@@ -213,6 +214,68 @@ fn wait_for(address: u64, value: u64) -> packet::Wait {
 
 const NO_ENTRY: packet::WaitEntry = packet::WaitEntry { address: 0, value: 0 };
 
+/// Groups of a dispatch.
+const GROUPS: usize = 5;
+/// Kernels, each of which is launched once by each queue: the device does not know yet that they are short, so that
+/// it lets several threads run their groups.
+const KERNELS: [unsafe extern "C" fn(*const GroupContext); 3] =
+    [count::<0>, count::<1>, count::<2>];
+/// The word of the arguments, behind the header, that has the address of the counters.
+const COUNTERS: usize = ARGS_OFFSET as usize / 8;
+
+/// Kernel: counts its group in a word of its own.
+unsafe extern "C" fn count<const KERNEL: usize>(context: *const GroupContext) {
+    // SAFETY: the argument is the address of as many counters as all kernels have groups.
+    unsafe {
+        let counters = (*context).args.cast::<*const AtomicU64>().read();
+        let own = KERNEL * GROUPS + (*context).group[0] as usize;
+        (*counters.add(own)).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A launch of a kernel whose groups are independent.
+fn dispatch(kernel: usize, arguments: u64, address: u64, value: u64) -> packet::Dispatch {
+    let flags = flag::ORDERED | flag::POST_SYNC | flag::INDEPENDENT;
+    packet::Dispatch {
+        header: Header { opcode: opcode::DISPATCH, flags, ..Default::default() },
+        entry: KERNELS[kernel] as usize as u64,
+        kernarg: arguments,
+        groups: [GROUPS as u32, 1, 1],
+        group_size: [1; 3],
+        work_dim: 1,
+        post: PostSync { address, value },
+        ..Default::default()
+    }
+}
+
+/// Arguments and counters of a queue's dispatches, and cells.
+struct Counted {
+    arguments: Memory,
+    counters: Memory,
+    cells: Memory,
+}
+
+impl Counted {
+    fn new() -> Self {
+        let it = Self {
+            arguments: Memory::new(COUNTERS + 1),
+            counters: Memory::new(KERNELS.len() * GROUPS),
+            cells: Memory::new(8),
+        };
+        it.arguments.at(COUNTERS).store(it.counters.va(0), Ordering::Relaxed);
+        it
+    }
+
+    fn dispatch(&self, kernel: usize) -> packet::Dispatch {
+        dispatch(kernel, self.arguments.va(0), self.cells.va(0), kernel as u64 + 1)
+    }
+
+    /// How many times each group of a kernel has run.
+    fn runs(&self, kernel: usize) -> [u64; GROUPS] {
+        std::array::from_fn(|i| self.counters.at(kernel * GROUPS + i).load(Ordering::Relaxed))
+    }
+}
+
 /// Threads of the host, each with a queue of its own, wait for each of their commands: doorbells, deferred
 /// wakes, helping threads that return, workers that go to sleep.
 fn round_trips(workers: usize, threads: u32, rounds: u64, helps: bool) {
@@ -334,5 +397,55 @@ fn a_queue_that_is_destroyed_in_use_stops() {
         gpu.wait(&cells, 1, 1, true);
         assert_eq!(queue.control.0.head.load(Ordering::Relaxed), before, "touched after its end");
         gpu.device.destroy_queue(&other.handle);
+    });
+}
+
+/// Workers and helping threads take the groups of kernels from parts, and go on in those of others.
+#[test]
+fn every_group_runs_once() {
+    check(|| {
+        let gpu = Gpu::new(3);
+        let threads: Vec<_> = (0..2)
+            .map(|id| {
+                let gpu = gpu.clone();
+                thread::spawn(move || {
+                    let counted = Counted::new();
+                    let mut queue = Producer::new(&gpu, id, Priority::Normal);
+                    for kernel in 0..KERNELS.len() {
+                        queue.push(&gpu, counted.dispatch(kernel));
+                        gpu.wait(&counted.cells, 0, kernel as u64 + 1, id == 0);
+                        assert_eq!(counted.runs(kernel), [1; GROUPS], "kernel {kernel}");
+                    }
+                    gpu.device.destroy_queue(&queue.handle);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|it| it.join().unwrap());
+    });
+}
+
+/// A queue is destroyed while the groups of its kernels run: a kernel runs whole or not at all.
+#[test]
+fn no_group_runs_of_a_kernel_that_was_withdrawn() {
+    check(|| {
+        let gpu = Gpu::new(2);
+        let counted = Arc::new(Counted::new());
+        let mut queue = Producer::new(&gpu, 1, Priority::Normal);
+        let handle = queue.handle.clone();
+        let submits = {
+            let (gpu, counted) = (gpu.clone(), counted.clone());
+            thread::spawn(move || {
+                (0..KERNELS.len()).for_each(|kernel| queue.push(&gpu, counted.dispatch(kernel)));
+                queue
+            })
+        };
+        pause();
+        gpu.device.destroy_queue(&handle);
+        let runs: Vec<_> = (0..KERNELS.len()).map(|kernel| counted.runs(kernel)).collect();
+        drop(submits.join().unwrap());
+        for (kernel, before) in runs.into_iter().enumerate() {
+            assert_eq!(counted.runs(kernel), before, "kernel {kernel} after the queue's end");
+            assert!(before == [1; GROUPS] || before == [0; GROUPS], "kernel {kernel}: {before:?}");
+        }
     });
 }

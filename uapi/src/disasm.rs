@@ -110,6 +110,9 @@ fn dispatches(f: &mut Formatter<'_>, dispatch: &Dispatch) -> fmt::Result {
     if dispatch.header.flags & flag::COOPERATIVE != 0 {
         write!(f, " cooperative")?;
     }
+    if dispatch.header.flags & flag::INDEPENDENT != 0 {
+        write!(f, " independent")?;
+    }
     Ok(())
 }
 

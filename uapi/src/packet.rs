@@ -63,8 +63,10 @@ pub mod flag {
     pub const INDIRECT: u8 = 1 << 3;
     /// DISPATCH: all groups run at the same time.
     pub const COOPERATIVE: u8 = 1 << 4;
+    /// DISPATCH: no group waits for another one.
+    pub const INDEPENDENT: u8 = 1 << 5;
     /// All bits that have a meaning.
-    pub const ALL: u8 = ORDERED | POST_SYNC | FROM_BASE | INDIRECT | COOPERATIVE;
+    pub const ALL: u8 = ORDERED | POST_SYNC | FROM_BASE | INDIRECT | COOPERATIVE | INDEPENDENT;
 }
 
 /// The post-sync operation of a command on a cell, when its work is done.
@@ -536,7 +538,7 @@ impl Packet {
     fn check_header(&self, place: Place) -> Result<(), FaultKind> {
         let flags = self.header.flags;
         require(self.header.reserved == 0 && flags & !flag::ALL == 0)?;
-        if flags & (flag::INDIRECT | flag::COOPERATIVE) != 0 {
+        if flags & (flag::INDIRECT | flag::COOPERATIVE | flag::INDEPENDENT) != 0 {
             require(self.header.opcode == opcode::DISPATCH)?;
         }
         match self.header.opcode {
@@ -645,7 +647,7 @@ fn check_dispatch(dispatch: Dispatch) -> Result<Dispatch, FaultKind> {
         aligned(dispatch.indirect_address(), 4)?;
     }
     if dispatch.header.flags & flag::COOPERATIVE != 0 {
-        require(dispatch.header.flags & flag::INDIRECT == 0)?;
+        require(dispatch.header.flags & (flag::INDIRECT | flag::INDEPENDENT) == 0)?;
         let groups = dispatch.groups.iter().map(|&n| n as u64).fold(1, u64::saturating_mul);
         require(groups <= MAX_COOPERATIVE_GROUPS as u64)?;
     }

@@ -297,6 +297,11 @@ impl Runner for Worker {
         self.shared.sched.workers()
     }
 
+    fn place(&self) -> usize {
+        // A model's threads have no processors.
+        if cfg!(shuttle) { self.slot.index } else { placement::here() }
+    }
+
     fn guard(&mut self) -> &mut Guard {
         &mut self.guard
     }

@@ -161,7 +161,7 @@ fn a_launch_that_waits_for_units_holds_up_none_for_which_there_are() {
 
 #[test]
 fn what_cannot_be_cooperative_is_refused() {
-    // "DISPATCH only, not with INDIRECT, at most 32 groups"
+    // "DISPATCH only, not with INDIRECT or INDEPENDENT, at most 32 groups"
     let kernarg = Kernarg::new(&[]);
     let most = MAX_COOPERATIVE_GROUPS;
     let of = |flags, groups| dispatch(flags, count_groups, &kernarg, groups, None);
@@ -172,6 +172,7 @@ fn what_cannot_be_cooperative_is_refused() {
     huge.groups = [1 << 31; 3];
     assert!(!valid(huge.into()));
     assert!(!valid(of(COOPERATIVE | flag::INDIRECT, 16).into()));
+    assert!(!valid(of(COOPERATIVE | flag::INDEPENDENT, 16).into()));
     assert!(!valid(nop(COOPERATIVE, None).into()));
 }
 

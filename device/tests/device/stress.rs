@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tally_device::{Config, EngineClass, Priority, VmId};
 use tally_uapi::cell::{CellKind, Compare};
-use tally_uapi::packet::Packet;
+use tally_uapi::packet::{Packet, flag};
 
 use crate::support::*;
 
@@ -46,7 +46,8 @@ fn mesh(seed: u64, workers: usize) {
         if random.below(4) == 0 {
             let count = 1 + random.below(40) as u32;
             groups += u64::from(count);
-            plans[q].push(dispatch(0, count_groups, &kernarg, count, None).into());
+            let flags = if random.below(2) == 0 { flag::INDEPENDENT } else { 0 };
+            plans[q].push(dispatch(flags, count_groups, &kernarg, count, None).into());
         }
         reached[q] += 1;
         plans[q].push(nop(ORDERED, Some((cells.cell_va(q), reached[q]))).into());
@@ -138,7 +139,13 @@ fn queues_come_and_go_while_others_work() {
                             0 => wait_for(cells.cell_va(100), 1).into(),
                             1 => nop(ORDERED, Some((8, 1))).into(),
                             2 => nop(ORDERED, None).into(),
-                            _ => Packet::from(dispatch(0, count_groups, &kernarg, 9, None)),
+                            _ => Packet::from(dispatch(
+                                flag::INDEPENDENT,
+                                count_groups,
+                                &kernarg,
+                                9,
+                                None,
+                            )),
                         };
                         queue.push(packet);
                     }
