@@ -14,6 +14,7 @@ mod exports;
 mod ssa;
 mod support;
 mod types;
+mod waits;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -178,6 +179,10 @@ impl<'m> Checker<'m> {
             matches!(op, Op::ControlBarrier { .. } | Op::Offer(..) | Op::NamedBarrier(..))
         });
         facts.uses_system_scope = reaches(is_of_system_scope);
+        facts.may_wait = facts.functions.iter().any(|&id| {
+            let function = &self.module.functions[id];
+            waits::may_wait(self.module, function)
+        });
         let instructions = || {
             let functions = facts.functions.iter().map(|&id| &self.module.functions[id]);
             let blocks = functions.flat_map(|function| function.blocks.iter());

@@ -308,6 +308,7 @@ fn kernel_info(kernel: &Kernel) -> KernelInfo {
         private_bytes: narrow(facts.private_bytes),
         uses_barrier: facts.uses_barrier,
         uses_system_scope: facts.uses_system_scope,
+        may_wait: facts.may_wait,
         full_subgroups: facts.uses_matrices,
         max_subgroup_size: kernel.subgroup_size(),
         required_subgroup_size: kernel.required_subgroup_size,

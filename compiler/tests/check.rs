@@ -200,6 +200,38 @@ fn system_scope_is_seen() {
     }
 }
 
+/// A group waits for another one only if it looks at memory that both reach, time and again.
+#[test]
+fn waits_for_other_groups_are_seen() {
+    let cases = [
+        ("*o = 1", false),
+        ("atomic_fetch_add(p, 1)", false),
+        ("*o = atomic_fetch_add(p, 1)", true),
+        ("while (atomic_load_explicit(p, memory_order_acquire, memory_scope_device) == 0);", true),
+        ("atomic_store_explicit(p, 1, memory_order_release, memory_scope_device)", false),
+        ("uint old = 0; while (!atomic_compare_exchange_strong(p, &old, 1)) old = 0", true),
+        ("*o = atomic_cmpxchg((volatile global int *)o, 0, 1)", true),
+        ("while (*(volatile global int *)o == 0)", true),
+        ("*(volatile global int *)o", false),
+        ("while (*o == 0) mem_fence(CLK_GLOBAL_MEM_FENCE)", true),
+        ("local int l; l = 0; barrier(CLK_LOCAL_MEM_FENCE); *o = atomic_add(&l, 1)", false),
+        ("local atomic_int l; atomic_init(&l, 0); *o = atomic_fetch_add(&l, 1)", false),
+        ("local volatile int l; l = 3; while (l != 3); *o = l", false),
+        ("*o = looks(p)", true),
+        ("barrier(CLK_GLOBAL_MEM_FENCE)", false),
+        ("printf(\"%d\", *o)", true),
+    ];
+    for (statement, seen) in cases {
+        let source = format!(
+            "__attribute__((noinline)) int looks(global atomic_uint *p) {{ return atomic_load(p); }}
+             kernel void k(global atomic_uint *p, global int *o) {{ {statement}; }}"
+        );
+        let module = front_end(&clang::compile_text(&source, &["-O2", "-w"]));
+        let (_, kernel) = module.kernel("k").expect("there is one");
+        assert_eq!(kernel.facts.may_wait, seen, "{statement}");
+    }
+}
+
 /// A module for one kernel that stores the constant `%value` of type uint.
 fn constant_module(decorations: &str, constants: &str) -> Vec<u8> {
     clang::assemble(&format!(

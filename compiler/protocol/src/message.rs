@@ -7,7 +7,7 @@ use crate::checks::{Checks, Sites};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -307,6 +307,8 @@ pub struct KernelInfo {
     /// Whether it may have an atomic operation or a fence of system scope, in which not only the device
     /// takes part.
     pub uses_system_scope: bool,
+    /// Whether a group may wait for another one, or its groups should run in order for another reason.
+    pub may_wait: bool,
     /// Whether a group must consist of full sub-groups, since matrices are spread over their items.
     pub full_subgroups: bool,
     /// Work-items of a full sub-group.

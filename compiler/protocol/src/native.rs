@@ -22,7 +22,7 @@ use crate::{ArgKind, DebugPlace, Form, Input, KernelCode, ModuleInfo, TargetCpu,
 
 /// Version of the format, and of the interface between kernels and device. Every change of either needs
 /// a new number.
-pub const NATIVE_VERSION: u32 = 12;
+pub const NATIVE_VERSION: u32 = 13;
 
 /// The first bytes of a native binary.
 pub const MAGIC: [u8; 8] = *b"TallyNat";

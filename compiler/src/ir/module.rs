@@ -352,6 +352,8 @@ pub struct KernelFacts {
     pub uses_matrices: bool,
     /// Whether an atomic operation or a fence may have a scope beyond the device.
     pub uses_system_scope: bool,
+    /// Whether a group may wait for another one.
+    pub may_wait: bool,
     /// Offset in the argument block, behind the arguments, of the address of the ring that the
     /// kernel prints to; `None` if it prints nothing.
     pub printf_ring: Option<u64>,

@@ -300,6 +300,7 @@ fn work() {
         work_dim: 2,
         local_bytes: 256,
         scratch_bytes: 4096,
+        is_independent: true,
         keep: &code,
     };
     let indirect = Launch { groups: Groups::Indirect(0xa000), ..launch };
@@ -348,6 +349,7 @@ fn the_fast_path_writes_what_the_general_path_writes() {
         work_dim,
         local_bytes: 256,
         scratch_bytes: 4096,
+        is_independent: true,
         keep: &code,
     };
     let prebuilt = Prebuilt::new(5);
@@ -420,6 +422,7 @@ fn some_launches_take_the_general_path() {
         work_dim: 1,
         local_bytes: 0,
         scratch_bytes: 0,
+        is_independent: false,
         keep: &code,
     };
     prebuilt.publish(Some(&launch));

@@ -28,6 +28,8 @@ pub struct Launch<'a> {
     pub local_bytes: u32,
     /// Scratch of a group, in bytes.
     pub scratch_bytes: u32,
+    /// Whether no group waits for another one, unless the launch is cooperative.
+    pub is_independent: bool,
     /// The object that must exist until the kernel has run.
     pub keep: &'a dyn Keep,
 }
@@ -94,10 +96,11 @@ pub(super) unsafe fn write_block(to: NonNull<u8>, launch: &Launch<'_>) {
 
 /// The packet of a launch with its argument block at `kernarg`, without its order and its signal.
 pub(super) fn dispatch(launch: &Launch<'_>, kernarg: u64) -> Packet {
+    let independent = independent(launch);
     let (groups, flags) = match launch.groups {
-        Groups::Direct(groups) => (groups, 0),
+        Groups::Direct(groups) => (groups, independent),
         Groups::Cooperative(groups) => (groups, flag::COOPERATIVE),
-        Groups::Indirect(at) => ([at as u32, (at >> 32) as u32, 0], flag::INDIRECT),
+        Groups::Indirect(at) => ([at as u32, (at >> 32) as u32, 0], flag::INDIRECT | independent),
     };
     let header =
         Header { opcode: opcode::DISPATCH, flags, param: launch.local_bytes, ..Default::default() };
@@ -112,4 +115,9 @@ pub(super) fn dispatch(launch: &Launch<'_>, kernarg: u64) -> Packet {
         ..Default::default()
     }
     .into()
+}
+
+/// The flag of a launch, which is not cooperative, if its groups do not wait for each other.
+pub(super) fn independent(launch: &Launch<'_>) -> u8 {
+    if launch.is_independent { flag::INDEPENDENT } else { 0 }
 }

@@ -12,7 +12,7 @@ use tally_uapi::eu::{ARGS_OFFSET, KernargHeader};
 use tally_uapi::packet::{Dispatch, Header, Packet, PostSync, opcode};
 use zerocopy::{IntoBytes, transmute};
 
-use super::launch::{Groups, Launch};
+use super::launch::{Groups, Launch, independent};
 
 /// Number of words of the argument block that are copied at a time.
 const STEP: usize = 4;
@@ -60,8 +60,12 @@ impl Prebuilt {
     }
 
     fn write(&self, launch: &Launch<'_>) {
-        let header =
-            Header { opcode: opcode::DISPATCH, param: launch.local_bytes, ..Default::default() };
+        let header = Header {
+            opcode: opcode::DISPATCH,
+            flags: independent(launch),
+            param: launch.local_bytes,
+            ..Default::default()
+        };
         let packet = Dispatch {
             header,
             entry: launch.entry,
@@ -178,6 +182,7 @@ mod tests {
             work_dim: 2,
             local_bytes: 256,
             scratch_bytes: 4096,
+            is_independent: true,
             keep: code,
         }
     }

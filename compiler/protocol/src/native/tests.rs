@@ -27,6 +27,7 @@ fn module() -> NativeModule {
         private_bytes: 0,
         uses_barrier: false,
         uses_system_scope: false,
+        may_wait: false,
         full_subgroups: false,
         max_subgroup_size: 16,
         required_subgroup_size: None,

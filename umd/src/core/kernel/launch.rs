@@ -39,6 +39,8 @@ pub struct Launch {
     pub local_bytes: u32,
     /// Scratch memory of a group of this size, in bytes.
     pub scratch_bytes: u32,
+    /// Whether no group waits for another one.
+    is_independent: bool,
     /// Added to global ids, in work-items.
     pub global_offset: [u64; 3],
     /// Arguments that are not set, by index: whether each is a value, which is zero then.
@@ -72,6 +74,7 @@ impl Launch {
             args,
             group_size: [0; 3],
             scratch_bytes: 0,
+            is_independent: !info.may_wait,
             global_offset: [0; 3],
             unset: (0..).zip(info.args.iter().map(|arg| arg.kind == ArgKind::Value)).collect(),
             local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
@@ -131,6 +134,7 @@ impl Launch {
             work_dim: self.work_dim(known).into(),
             local_bytes: self.local_bytes,
             scratch_bytes: self.scratch_bytes,
+            is_independent: self.is_independent,
             keep: &self.code,
         }
     }
