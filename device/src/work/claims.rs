@@ -19,15 +19,23 @@ pub(crate) fn parts(ticks: Option<u64>, threads: u64) -> u64 {
     }
 }
 
-/// The units of a work that threads have claimed.
+/// Most parts of a work. Threads on more processors share them.
+const MOST_PARTS: usize = 16;
+
+/// The units of a work that threads have claimed. What all claims of a few threads change is in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Claims {
-    /// Total number of units.
-    units: u64,
     /// Units claimed or given up; may pass `units`.
     claimed: AtomicU64,
-    /// None: all units are one part, and `claimed` is the next one's number.
-    parts: Option<Parts>,
+    /// Total number of units.
+    units: u64,
+    /// Number of parts; if there is one, `claimed` is its next unit.
+    parts: u64,
+    /// Units of each part. The last one may have fewer.
+    size: u64,
+    /// Units taken from each part; may pass its size.
+    taken: [AtomicU64; MOST_PARTS],
 }
 
 /// A number of units that one thread runs.
@@ -46,11 +54,14 @@ impl Claim {
 }
 
 impl Claims {
-    /// `units` is 1 to [`MAX_UNITS`](crate::fields::MAX_UNITS). They are cut into at most `parts` parts.
+    /// `units` is 1 to [`MAX_UNITS`](crate::fields::MAX_UNITS). They are cut into at most `parts` parts, at least 1, of as
+    /// many units each, except for the last.
     #[inline(always)] // It is made where it is to be.
     pub(crate) fn new(units: u64, parts: u64) -> Self {
-        let parts = (parts.min(units) > 1).then(|| Parts::new(units, parts.min(units)));
-        Self { units, claimed: AtomicU64::new(0), parts }
+        let size = if parts == 1 { units } else { units.div_ceil(parts.min(MOST_PARTS as u64)) };
+        let parts = if parts == 1 { 1 } else { units.div_ceil(size) };
+        let taken = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { claimed: AtomicU64::new(0), units, parts, size, taken }
     }
 
     pub(crate) fn units(&self) -> u64 {
@@ -67,9 +78,15 @@ impl Claims {
         self.units.checked_sub(self.claimed.load(Ordering::Relaxed)).filter(|&left| left != 0)
     }
 
-    /// The part in which a thread on processor `place` begins, which is asked only if there are several.
+    /// The part in which a thread on processor `place`, which is asked only if there are several, begins: that of the
+    /// processor, or the next one in which no thread has begun.
     pub(crate) fn part_of(&self, place: impl FnOnce() -> usize) -> u64 {
-        self.parts.as_ref().map_or(0, |parts| parts.of(place() as u64))
+        if self.parts == 1 {
+            return 0;
+        }
+        let own = place() as u64 % self.parts;
+        let is_new = |&part: &u64| self.taken[part as usize].load(Ordering::Relaxed) == 0;
+        (own..self.parts).chain(0..own).find(is_new).unwrap_or(own)
     }
 
     /// Claims up to `wanted` units, at least 1.
@@ -85,10 +102,10 @@ impl Claims {
         let mut left = claim.count;
         std::iter::from_fn(move || {
             let wanted = std::mem::take(&mut left);
-            let (first, count) = match &self.parts {
+            let (first, count) = match self.parts {
                 _ if wanted == 0 => return None,
-                None => (claim.before, wanted),
-                Some(parts) => parts.take(self.units, part, wanted)?,
+                1 => (claim.before, wanted),
+                _ => self.take(part, wanted)?,
             };
             left = wanted - count;
             Some((first, count))
@@ -106,50 +123,15 @@ impl Claims {
         let claimed = self.claimed.swap(self.units, Ordering::Relaxed);
         self.units.saturating_sub(claimed)
     }
-}
-
-/// Units taken from a part; may pass its size. Each is in a cache line of its own.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Taken(AtomicU64);
-
-/// The parts of a work's units.
-#[derive(Debug)]
-struct Parts {
-    /// Units of each part. The last one may have fewer.
-    size: u64,
-    /// One for each part.
-    taken: Box<[Taken]>,
-}
-
-impl Parts {
-    /// Up to `count` parts of as many units each, except for the last.
-    fn new(units: u64, count: u64) -> Self {
-        let size = units.div_ceil(count);
-        let taken = (0..units.div_ceil(size)).map(|_| Taken(AtomicU64::new(0))).collect();
-        Self { size, taken }
-    }
-
-    fn count(&self) -> u64 {
-        self.taken.len() as u64
-    }
-
-    /// The part of processor `place`, or the next one in which no thread has begun.
-    fn of(&self, place: u64) -> u64 {
-        let own = place % self.count();
-        let mut parts = (own..self.count()).chain(0..own);
-        let is_new = |&part: &u64| self.taken[part as usize].0.load(Ordering::Relaxed) == 0;
-        parts.find(is_new).unwrap_or(own)
-    }
 
     /// Takes up to `wanted` units of `part`, or of the next part that has some. There always is one for units that
     /// were claimed, since no more are taken than were claimed: a part that was empty stays empty, so one look at
     /// each is enough.
-    fn take(&self, units: u64, part: &mut u64, wanted: u64) -> Option<(u64, u64)> {
-        for _ in 0..self.count() {
+    fn take(&self, part: &mut u64, wanted: u64) -> Option<(u64, u64)> {
+        for _ in 0..self.parts {
             let start = *part * self.size;
-            let size = self.size.min(units - start);
-            let Taken(taken) = &self.taken[*part as usize];
+            let size = self.size.min(self.units - start);
+            let taken = &self.taken[*part as usize];
             // Only those add that have seen units left, so it does not overflow however many threads come.
             if taken.load(Ordering::Relaxed) < size {
                 let before = taken.fetch_add(wanted, Ordering::Relaxed);
@@ -157,7 +139,7 @@ impl Parts {
                     return Some((start + before, wanted.min(size - before)));
                 }
             }
-            *part = (*part + 1) % self.count();
+            *part = (*part + 1) % self.parts;
         }
         None
     }
@@ -194,10 +176,7 @@ mod tests {
 
     #[test]
     fn the_units_of_one_part_are_claimed_in_their_order() {
-        for parts in [0, 1] {
-            let work = Claims::new(7, parts);
-            assert_eq!(ranges(&work, 5, 3), [[(0, 3)], [(3, 3)], [(6, 1)]]);
-        }
+        assert_eq!(ranges(&Claims::new(7, 1), 5, 3), [[(0, 3)], [(3, 3)], [(6, 1)]]);
     }
 
     #[test]
@@ -207,6 +186,8 @@ mod tests {
         // Three parts of two; the last of four parts would have none.
         let odd = Claims::new(5, 4);
         assert_eq!(ranges(&odd, 2, 9), [[(4, 1), (0, 2), (2, 2)]]);
+        let many = Claims::new(1000, 1000);
+        assert_eq!(ranges(&many, 0, 1000)[0].len(), MOST_PARTS);
     }
 
     #[test]
