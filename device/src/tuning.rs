@@ -45,10 +45,13 @@ pub(crate) const WORTH_A_WAKE: u64 = 20_000;
 /// which takes the waker 10,000 to 15,000 on two or three processors; with more it is not needed. Without, seven
 /// kernels of 0.8 ms after a pause, on two processors: 2 to 90 in the median.
 pub(crate) const WORTH_A_PLACE: u64 = 100_000;
-/// A dispatch that takes at least this many ticks in all, by its kernel's earlier times, is cut into a part for each
-/// thread: shorter ones take up to 1,000 ticks longer with parts. Without parts, `o[i] = a[i] * 2` with 2 to 4 MiB in
-/// all, on two processors: 19 to 28.
-pub(crate) const WORTH_PARTS: u64 = 40_000;
+/// A dispatch is cut into a part for each thread if it takes each of them at least this many ticks, by its kernel's
+/// earlier times, and ...
+/// Without parts, `o[i] = a[i] * 2` with 2 to 4 MiB in all, on two processors: 12 to 23; with 8 to 32 MiB on 16
+/// processors: 9 to 40.
+pub(crate) const WORTH_A_PART: u64 = 20_000;
+/// ... this many more for each thread, which is how much later the last one comes. Shorter dispatches gain nothing.
+pub(crate) const LATE: u64 = 2_000;
 /// Intended duration of a claim of units, in ticks: short compared to the tick of the watchdog, long compared to
 /// the cost of a claim.
 /// Without: 140 in six kernels on 16 processors, 47 on two.

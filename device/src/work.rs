@@ -2,7 +2,7 @@
 //! The work of a command, cut into units that workers claim, and the command's
 //! completion after the last unit.
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use tally_uapi::packet::{PostOp, TimestampSlot};
@@ -208,8 +208,6 @@ pub(crate) struct Work {
     pub(crate) task: Task,
     pub(crate) completion: Completion,
     claims: Claims,
-    /// Units done or given up.
-    done: AtomicU64,
     /// Number of threads that work on it.
     attendants: AtomicUsize,
     /// Number of threads that are still to be woken for it.
@@ -261,7 +259,6 @@ impl Work {
             task,
             completion,
             claims: Claims::new(units, parts),
-            done: AtomicU64::new(0),
             attendants: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             shared,
@@ -384,7 +381,7 @@ impl Work {
     /// none, this does. `now` is the device's clock.
     pub(crate) fn abandon(&self, now: u64) -> bool {
         let gone = self.give_up();
-        if gone != 0 && self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units() {
+        if gone != 0 && self.claims.end(gone) {
             if self.shared {
                 self.completion.queue.time_stops(now);
             }
@@ -409,11 +406,14 @@ impl Work {
             if self.completion.queue.vm.lost() {
                 gone += self.give_up();
             } else {
+                // The first one is taken here: the time that other threads' claims take is not the kernel's.
+                let mut ranges = self.claims.ranges(claim, &mut part);
+                let ranges = ranges.next().into_iter().chain(ranges);
                 // The time of a copy that is one claim is not used, and reading clocks costs time.
                 let clock = runner.clock();
                 let timed = count != self.units() || matches!(self.task, Task::Dispatch(_));
                 let started = if timed { clock.ticks() } else { 0 };
-                if let Err(trap) = self.run(runner, claim, &mut part) {
+                if let Err(trap) = self.run(runner, ranges) {
                     runner.fault(&self.completion.queue, self.completion.packet, trap);
                     gone += self.give_up();
                 }
@@ -426,9 +426,7 @@ impl Work {
                     wanted = (count / 2).max(1);
                 }
             }
-            // The release half publishes this worker's writes to the one that
-            // completes, the acquire half makes all other workers' writes visible.
-            if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units() {
+            if self.claims.end(gone) {
                 self.end(runner);
             }
             if leave(runner) {
@@ -452,10 +450,14 @@ impl Work {
         }
     }
 
-    fn run(&self, runner: &mut impl Runner, claim: Claim, part: &mut u64) -> Result<(), Trap> {
+    fn run(
+        &self,
+        runner: &mut impl Runner,
+        mut ranges: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<(), Trap> {
         let serial = self.completion.queue.serial;
         runner.begin_piece(serial, self.can_be_left());
-        let result = self.claims.ranges(claim, part).try_for_each(|(first, count)| {
+        let result = ranges.try_for_each(|(first, count)| {
             let first = if self.backwards { self.units() - first - count } else { first };
             self.task.run(runner, first, count)
         });

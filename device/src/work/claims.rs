@@ -7,27 +7,26 @@
 //! whose second-level caches are mostly their own.
 
 use crate::sync::{AtomicU64, Ordering};
-use crate::tuning::{WORTH_A_WAKE, WORTH_PARTS};
+use crate::tuning::{LATE, WORTH_A_PART};
 
 /// Number of parts for independent groups that take `ticks` in all, if that is known, on `threads` threads: one for
-/// each that is expected to run some, which are as many as are woken and the one that starts the work.
+/// each if all of them come soon enough to run their own. Otherwise others come each time.
 pub(crate) fn parts(ticks: Option<u64>, threads: u64) -> u64 {
-    match ticks {
-        Some(ticks) if ticks < WORTH_PARTS => 1,
-        Some(ticks) => threads.min(1 + ticks / WORTH_A_WAKE),
-        None => threads,
-    }
+    let is_for_all = |ticks| ticks / threads >= WORTH_A_PART + threads * LATE;
+    if ticks.is_none_or(is_for_all) { threads } else { 1 }
 }
 
 /// Most parts of a work. Threads on more processors share them.
 const MOST_PARTS: usize = 16;
 
-/// The units of a work that threads have claimed. What all claims of a few threads change is in one cache line.
+/// The units of a work that threads have claimed. What all claims of two threads change is in one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Claims {
     /// Units claimed or given up; may pass `units`.
     claimed: AtomicU64,
+    /// Units done or given up.
+    done: AtomicU64,
     /// Total number of units.
     units: u64,
     /// Number of parts; if there is one, `claimed` is its next unit.
@@ -61,7 +60,7 @@ impl Claims {
         let size = if parts == 1 { units } else { units.div_ceil(parts.min(MOST_PARTS as u64)) };
         let parts = if parts == 1 { 1 } else { units.div_ceil(size) };
         let taken = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { claimed: AtomicU64::new(0), units, parts, size, taken }
+        Self { claimed: AtomicU64::new(0), done: AtomicU64::new(0), units, parts, size, taken }
     }
 
     pub(crate) fn units(&self) -> u64 {
@@ -112,6 +111,13 @@ impl Claims {
         })
     }
 
+    /// Notes that units were done or given up. Returns whether they were the last ones.
+    pub(crate) fn end(&self, units: u64) -> bool {
+        // The release half publishes this thread's writes to the one that completes the command, the acquire half
+        // makes all other threads' writes visible.
+        self.done.fetch_add(units, Ordering::AcqRel) + units == self.units
+    }
+
     /// Claims all units, if none is claimed yet. Returns whether it did.
     pub(crate) fn withdraw(&self) -> bool {
         let relaxed = Ordering::Relaxed;
@@ -160,10 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_part_for_each_thread_that_is_woken() {
+    fn there_are_parts_if_all_threads_come_in_time() {
         assert_eq!(parts(None, 16), 16);
-        assert_eq!(parts(Some(WORTH_PARTS - 1), 16), 1);
-        assert_eq!([2, 16].map(|threads| parts(Some(3 * WORTH_A_WAKE), threads)), [2, 4]);
+        assert_eq!(parts(Some(2 * WORTH_A_PART), 1), 1);
+        let ticks = Some(4 * (WORTH_A_PART + 4 * LATE));
+        assert_eq!([2, 4, 5, 16].map(|threads| parts(ticks, threads)), [2, 4, 1, 1]);
     }
 
     #[test]
