@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashSet;
 
-use self::facts::{Fact, Facts, Range};
+use self::facts::{Facts, Known, Range};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Definition, Flags, Function, Inst, Loc, Module, Op, Operand,
@@ -63,7 +63,7 @@ pub(super) fn run(module: &mut Module, function: &mut Function) -> bool {
         return false;
     }
     let facts = Facts::new(module, function, &definitions);
-    let mut known: HashMap<BlockId, Vec<Fact>> = HashMap::new();
+    let mut known: HashMap<BlockId, Known> = HashMap::new();
     let mut changes = Vec::new();
     for (block, index) in wanted {
         let facts_here = known.entry(block).or_insert_with(|| facts.at(block));
@@ -146,7 +146,7 @@ fn is_low(mask: u64) -> bool {
 }
 
 /// What becomes of an instruction behind tests.
-fn change(facts: &Facts, known: &[Fact], block: BlockId, index: usize) -> Option<Change> {
+fn change(facts: &Facts, known: &Known, block: BlockId, index: usize) -> Option<Change> {
     let inst = &facts.function.blocks[block].insts[index];
     let low = |number| match facts.written(known, number, 0) {
         Written::Same(number) => Change::Low(number),
@@ -183,7 +183,7 @@ fn change(facts: &Facts, known: &[Fact], block: BlockId, index: usize) -> Option
 
 impl Facts<'_> {
     /// How the low half of a number is written as a sum.
-    fn written(&self, known: &[Fact], number: Operand, depth: usize) -> Written {
+    fn written(&self, known: &Known, number: Operand, depth: usize) -> Written {
         let next = |operand| Box::new(self.written(known, operand, depth + 1));
         let made = self.made(number).filter(|_| depth < MAX_DEPTH);
         match made.map(|inst| &inst.op) {
@@ -200,7 +200,7 @@ impl Facts<'_> {
     }
 
     /// Whether an `or` in what a number is made of can be written as a sum.
-    fn joins(&self, known: &[Fact], number: Operand, depth: usize) -> bool {
+    fn joins(&self, known: &Known, number: Operand, depth: usize) -> bool {
         let next = |operand| self.joins(known, operand, depth + 1);
         match self.made(number).filter(|_| depth < MAX_DEPTH).map(|inst| &inst.op) {
             Some(&Op::Binary(BinaryOp::Or, a, b)) => {

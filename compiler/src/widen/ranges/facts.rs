@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests say of numbers where they hold.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
 use super::{HALF, MAX_DEPTH, is_low};
 use crate::ir::arena::Id;
 use crate::ir::{
@@ -51,7 +55,7 @@ impl Range {
 
 /// What the low bits of the sum of a value and a constant are, with their sign.
 #[derive(Clone, Copy)]
-pub(super) struct Fact {
+struct Fact {
     of: Operand,
     more: i128,
     bits: u32,
@@ -62,6 +66,19 @@ impl Fact {
     /// Whether both are about the same number.
     fn is_like(&self, other: &Self) -> bool {
         self.of == other.of && self.more == other.more && self.bits == other.bits
+    }
+}
+
+/// What the tests in front of a block say.
+pub(super) struct Known {
+    facts: Vec<Fact>,
+    /// Ranges that were asked for, by the number, its bits and the depth: parts of a sum are asked for several times.
+    ranges: RefCell<FxHashMap<(Operand, u32, usize), Range>>,
+}
+
+impl Known {
+    pub(super) fn is_empty(&self) -> bool {
+        self.facts.is_empty()
     }
 }
 
@@ -88,7 +105,7 @@ impl<'a> Facts<'a> {
     }
 
     /// What the tests in front of a block say.
-    pub(super) fn at(&self, block: BlockId) -> Vec<Fact> {
+    pub(super) fn at(&self, block: BlockId) -> Known {
         let mut facts = Vec::new();
         let mut at = Some(block);
         while let Some(here) = at {
@@ -101,7 +118,7 @@ impl<'a> Facts<'a> {
                 self.tested(condition, yes == here, 0, &mut facts);
             }
         }
-        facts
+        Known { facts, ranges: RefCell::default() }
     }
 
     /// What a condition says that holds, or does not.
@@ -252,7 +269,17 @@ impl<'a> Facts<'a> {
     }
 
     /// The range of the low bits of a number, with their sign.
-    pub(super) fn range(&self, known: &[Fact], number: Operand, bits: u32, depth: usize) -> Range {
+    pub(super) fn range(&self, known: &Known, number: Operand, bits: u32, depth: usize) -> Range {
+        let key = (number, bits, depth);
+        let seen = known.ranges.borrow().get(&key).copied();
+        seen.unwrap_or_else(|| {
+            let range = self.find_range(known, number, bits, depth);
+            known.ranges.borrow_mut().insert(key, range);
+            range
+        })
+    }
+
+    fn find_range(&self, known: &Known, number: Operand, bits: u32, depth: usize) -> Range {
         let all = Range::of(bits);
         if let Some(number) = self.constant(number, bits) {
             return Range { least: number, most: number };
@@ -261,8 +288,8 @@ impl<'a> Facts<'a> {
         let if_fits = |range: Range| if range.is_within(all) { range } else { all };
         let (of, more) = self.sum(number, bits);
         let mut range = all;
-        for fact in known.iter().filter(|fact| fact.of == of && fact.bits >= bits) {
-            let like = known.iter().filter(|it| it.is_like(fact));
+        for fact in known.facts.iter().filter(|fact| fact.of == of && fact.bits >= bits) {
+            let like = known.facts.iter().filter(|it| it.is_like(fact));
             let whole = like.map(|it| it.range).reduce(Range::and).unwrap_or(fact.range);
             let by = more - fact.more;
             let moved = whole.plus(Range { least: by, most: by });
@@ -336,7 +363,7 @@ impl<'a> Facts<'a> {
     /// Whether two numbers have no low bits in common.
     pub(super) fn are_apart(
         &self,
-        known: &[Fact],
+        known: &Known,
         a: Operand,
         b: Operand,
         bits: u32,
