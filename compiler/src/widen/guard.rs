@@ -38,8 +38,15 @@ pub(super) struct Guard {
 #[derive(Clone, Copy)]
 enum Then {
     Extend(ConvertOp),
-    /// The mask.
-    Mask(Var),
+    /// The mask, and how a result of 32 bits is extended.
+    Mask(Var, Option<ConvertOp>),
+}
+
+impl Guard {
+    /// Whether it is that of a mask: items whose step does not hold are still close to each other if the mask is short.
+    pub(super) fn is_mask(self) -> bool {
+        matches!(self.then, Then::Mask(..))
+    }
 }
 
 impl Widener<'_> {
@@ -61,7 +68,8 @@ impl Widener<'_> {
                 let ty = self.out.type_of(mask);
                 let mask_var = self.out.var(ty);
                 self.out.write(mask_var, mask);
-                (from, self.mask_holds(mask, first, step), Then::Mask(mask_var))
+                let extends = self.shapes.extension(result);
+                (from, self.mask_holds(mask, first, step), Then::Mask(mask_var, extends))
             }
             _ => return Ok(()),
         };
@@ -103,17 +111,18 @@ impl Widener<'_> {
     /// Whether the lowest bits of the mask, those below its lowest 0, have room for all items. `first`
     /// is already masked.
     fn mask_holds(&mut self, mask: Operand, first: Operand, step: i64) -> Operand {
-        let i64_type = self.out.module.types.int(64);
+        let ty = self.out.type_of(first);
         let bool = self.out.module.types.bool();
-        let one = self.out.int(i64_type, 1);
+        let one = self.out.int(ty, 1);
         // The lowest 0 becomes the only 1 of the bits that change: mask ^ (mask + 1) is 0..01..1.
-        let above = self.out.value(Op::Binary(BinaryOp::Add, mask, one), i64_type);
-        let changed = self.out.value(Op::Binary(BinaryOp::Xor, mask, above), i64_type);
-        let low = self.out.value(Op::Binary(BinaryOp::LShr, changed, one), i64_type);
-        let start = self.out.value(Op::Binary(BinaryOp::And, first, low), i64_type);
-        let way = self.way(step);
-        // A sum could overflow: a mask of 64 bits may have room for all numbers.
-        let room = self.out.value(Op::Binary(BinaryOp::Sub, low, start), i64_type);
+        let above = self.out.value(Op::Binary(BinaryOp::Add, mask, one), ty);
+        let changed = self.out.value(Op::Binary(BinaryOp::Xor, mask, above), ty);
+        let low = self.out.value(Op::Binary(BinaryOp::LShr, changed, one), ty);
+        let start = self.out.value(Op::Binary(BinaryOp::And, first, low), ty);
+        let way = step.wrapping_mul(i64::from(self.out.lanes) - 1);
+        let way = self.out.int(ty, way);
+        // A sum could overflow: a mask may have room for all numbers.
+        let room = self.out.value(Op::Binary(BinaryOp::Sub, low, start), ty);
         self.out.value(Op::Compare(CompareOp::UGe, room, way), bool)
     }
 
@@ -133,13 +142,21 @@ impl Widener<'_> {
         let vector = self.stepped(before, guard.before_step, None);
         let all = match guard.then {
             Then::Extend(convert) => self.out.value(Op::Convert(convert, vector), wide_type),
-            Then::Mask(mask) => {
+            Then::Mask(mask, extends) => {
                 let mask = self.out.read(mask);
                 let masks = self.out.splat(mask);
-                self.out.value(Op::Binary(BinaryOp::And, vector, masks), wide_type)
+                let ty = self.out.type_of(vector);
+                let all = self.out.value(Op::Binary(BinaryOp::And, vector, masks), ty);
+                match extends {
+                    Some(how) => self.out.value(Op::Convert(how, all), wide_type),
+                    None => all,
+                }
             }
         };
-        let first = self.out.read(guard.first);
+        let mut first = self.out.read(guard.first);
+        if let Then::Mask(_, Some(how)) = guard.then {
+            first = self.out.value(Op::Convert(how, first), i64_type);
+        }
         let firsts = self.out.splat(first);
         self.out.value(Op::Binary(BinaryOp::Sub, all, firsts), wide_type)
     }

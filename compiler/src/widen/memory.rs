@@ -209,7 +209,13 @@ impl Widener<'_> {
                     holds,
                     &leaves,
                     |this| Ok(this.load_line(&[first], &leaves, access, readable)),
-                    |this| this.gather(at, &leaves, access),
+                    |this| match guard {
+                        Some(guard) if guard.is_mask() => {
+                            let places = this.known_places(at)?;
+                            this.gather_close(places, &leaves, size, access)
+                        }
+                        _ => this.gather(at, &leaves, access),
+                    },
                 )
             }
             Lie::Computed => {
@@ -421,9 +427,15 @@ impl Widener<'_> {
                         this.store_line(&[first], values, &leaves, access, own);
                         Ok(Vec::new())
                     },
-                    |this| {
-                        this.scatter(at, values, &leaves, access)?;
-                        Ok(Vec::new())
+                    |this| match guard {
+                        Some(guard) if guard.is_mask() => {
+                            let places = this.known_places(at)?;
+                            this.scatter_close(places, values, &leaves, size, access)
+                        }
+                        _ => {
+                            this.scatter(at, values, &leaves, access)?;
+                            Ok(Vec::new())
+                        }
                     },
                 )?;
                 Ok(())

@@ -10,6 +10,7 @@
 //! is then *guarded*, and code that uses its step has a second path for the other case
 //! ([`guard`](super::guard)).
 
+mod masks;
 mod places;
 
 use std::collections::{HashMap, HashSet};
@@ -94,6 +95,8 @@ pub(super) struct Shapes {
     factor: i64,
     /// Values that are used as indices of addresses, and for nothing else.
     indices: Vec<bool>,
+    /// Masked numbers of 32 bits that are extended for such indices alone, and how.
+    masked: HashMap<ValueId, ConvertOp>,
     /// Addresses in the items' own variables that have the same offset in all items.
     own: Vec<bool>,
     /// Addresses that can be read whatever they are.
@@ -116,6 +119,8 @@ impl Shapes {
         steps: &[i64],
     ) -> Self {
         let count = function.values.len();
+        let indices = indices(function);
+        let masked = masks::find(module, function, &indices);
         let mut shapes = Self {
             shapes: vec![None; count],
             home: vec![None; count],
@@ -127,7 +132,8 @@ impl Shapes {
             shifted: HashMap::new(),
             products: HashMap::new(),
             factor: 1,
-            indices: indices(function),
+            indices,
+            masked,
             own: vec![false; count],
             readable: vec![false; count],
             least: if rows == Rows::Whole { 8 } else { 1 },
@@ -242,6 +248,11 @@ impl Shapes {
             true => Some(Product { factor: 1, moved: 0 }),
             false => self.products.get(&value).copied(),
         }
+    }
+
+    /// How a masked number of 32 bits is extended, if it is only used as an index.
+    pub(super) fn extension(&self, masked: ValueId) -> Option<ConvertOp> {
+        self.masked.get(&masked).copied()
     }
 
     /// The constant by which a product, or what is promised to fit, is moved before an operation extends it to 64
@@ -555,7 +566,9 @@ impl Shapes {
                 (_, Some(_)) if self.promised[result.index()] => step(*a),
                 (Some(mask), _) if self.is_small(*b) && keeps_small(mask) => step(*b),
                 // For an index, a test at run time is worth it.
-                _ if self.indices[result.index()] && module.types.scalar_bits(ty) == 64 => {
+                _ if self.indices[result.index()] && module.types.scalar_bits(ty) == 64
+                    || self.masked.contains_key(&result) =>
+                {
                     match (step(*a), step(*b)) {
                         (Some((by, None)), Some((0, None)))
                         | (Some((0, None)), Some((by, None)))
@@ -597,6 +610,8 @@ impl Shapes {
             Op::Convert(ConvertOp::PtrToInt | ConvertOp::IntToPtr | ConvertOp::PtrCast, a)
             | Op::Shadow(a) => step(*a),
             Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => match step(*a) {
+                // The low bits of a mask do not reach the sign.
+                guarded @ Some((_, Some(_))) => guarded,
                 Some((by, None)) if self.is_small(*a) => Some((by, None)),
                 Some((by, None))
                     if self.bounds.most(module, *a).is_some()

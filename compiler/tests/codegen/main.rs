@@ -91,3 +91,4 @@ mod whole;
 mod widen;
 mod windows;
 mod work;
+mod wrapped;
