@@ -8,7 +8,8 @@ use tally_tests::model::{Model, Refusal};
 use tally_tests::program::examples::{Script, copy, mix};
 use tally_tests::program::run::run_serially;
 use tally_tests::program::{
-    Action, Cell, Engine, EventId, EventKind, ListId, ListKind, ListOrder, Object, Op, Step,
+    Action, Cell, Command, Engine, EventId, EventKind, ListId, ListKind, ListOrder, Object, Op,
+    Step,
 };
 use tally_tests::toy::Toy;
 
@@ -304,6 +305,32 @@ fn waits_need_an_order_with_resets() {
     script.append(other, copy(2, 0), &[event], None);
     script.synchronize(Object::List(other));
     assert_eq!(answers(script), [Either]);
+}
+
+/// A wait comes behind the resets that its engine was given before, so the order of the two calls matters: here
+/// the wait is to see the event as it was, and the reset comes after the command that waits.
+#[test]
+fn a_reset_is_submitted_after_the_waits_before_it() {
+    let mut script = Script::new();
+    let (waiter, resetter) = (script.immediate(Engine::Compute), script.immediate(Engine::Compute));
+    let (event, done) = (script.event(EventKind::Regular), script.event(EventKind::Regular));
+    script.release(event);
+    let mut program = script.program();
+    let waits = program.steps.len();
+    let wait = Command { op: copy(2, 0), waits: vec![event], signal: Some(done) };
+    let behind = Command { op: Op::Barrier, waits: vec![done], signal: None };
+    let reset = Command { op: Op::ResetEvent(event), waits: Vec::new(), signal: None };
+    for (thread, list, command) in [(1, waiter, wait), (0, resetter, behind), (0, resetter, reset)]
+    {
+        program.steps.push(Step { thread, action: Action::Append(list, command) });
+    }
+    for list in [waiter, resetter] {
+        let action = Action::Synchronize(Object::List(list));
+        program.steps.push(Step { thread: 0, action });
+    }
+    let model = Model::of(&program).expect("the program is valid");
+    let expected = model.expected().expect("the program ends");
+    assert!(expected.after[waits + 2].contains(&waits));
 }
 
 /// Two accesses may be ordered by a later signal; if they are not, it is a race.

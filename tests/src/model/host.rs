@@ -171,7 +171,10 @@ impl Model {
         if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(self.event(event)?)));
         }
-        if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
+        if let Op::ResetEvent(event) = command.op {
+            uses.push((Object::Event(event), Use::Exclusive));
+        }
+        if let Op::SetWord(event) = command.op {
             uses.push((Object::Event(event), self.use_of_write(event)));
         }
         if let Op::QueryTimes { event, .. } = command.op {
@@ -214,13 +217,17 @@ impl Model {
         if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
         }
-        if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
+        if let Op::ResetEvent(event) = command.op {
+            uses.push((Object::Event(event), Use::Exclusive));
+        }
+        if let Op::SetWord(event) = command.op {
             uses.push((Object::Event(event), self.use_of_write(event)));
         }
     }
 
     /// A write to a cell or word has an order of its own; but the timestamps of an event depend on
-    /// which calls were made before.
+    /// which calls were made before. A reset by a list does, too: a wait that its engine is given later comes
+    /// behind it (docs/limits.md), so it must not be submitted before waits that are to see the event as it was.
     fn use_of_write(&self, event: EventId) -> Use {
         match self.events.get(event.0).map(|event| event.kind) {
             Some(EventKind::RegularTimed) => Use::Exclusive,
