@@ -53,8 +53,8 @@ impl Claim {
 }
 
 impl Claims {
-    /// `units` is 1 to [`MAX_UNITS`](crate::fields::MAX_UNITS). They are cut into at most `parts` parts, at least 1, of as
-    /// many units each, except for the last.
+    /// `units` is 1 to [`MAX_UNITS`](crate::fields::MAX_UNITS). They are cut into at most `parts` parts, which is at
+    /// least 1, of as many units each, except for the last.
     #[inline(always)] // It is made where it is to be.
     pub(crate) fn new(units: u64, parts: u64) -> Self {
         let size = if parts == 1 { units } else { units.div_ceil(parts.min(MOST_PARTS as u64)) };
