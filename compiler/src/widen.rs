@@ -53,6 +53,7 @@ mod late;
 mod latency;
 mod layout;
 mod lie;
+mod locks;
 mod lookups;
 mod matrix;
 mod memory;
@@ -316,6 +317,9 @@ fn widen_for(
         _ => Rows::Whole,
     };
     let mut way = Way::new(&module, &source, rows, &steps)?;
+    if !subgroups && locks::may_wait(&module, &source, &way) {
+        return Err(Refusal::new("items that wait for each other"));
+    }
     if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
         return Err(Refusal::new("items that retry, one by one, to change local memory"));
     }

@@ -67,7 +67,7 @@ fn exchanges(source: &Function, way: &Way, index: usize) -> bool {
 }
 
 /// Whether at most one item of a row runs a block: its id has been compared with a number that all items share.
-fn is_of_one(module: &Module, source: &Function, way: &Way, block: BlockId) -> bool {
+pub(super) fn is_of_one(module: &Module, source: &Function, way: &Way, block: BlockId) -> bool {
     let shape = |operand| match operand {
         Operand::Value(value) => way.shapes.of(value),
         Operand::Const(_) => Shape::Uniform,

@@ -47,6 +47,7 @@ mod large;
 mod late;
 mod latency;
 mod lines;
+mod locks;
 mod lsc;
 mod masked;
 mod maths;
