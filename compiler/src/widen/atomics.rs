@@ -15,7 +15,8 @@
 //! Items with a uniform address are known to update one place. For other addresses in global memory the
 //! code compares them at run time, unless a result is used, and where they differ groups may keep sums
 //! ([`super::sums`]). A relaxed minimum or maximum, with a result or without one, first reads the places,
-//! and updates only those that it changes: after a few updates there are hardly any.
+//! and updates only those that it changes: after a few updates there are hardly any. A relaxed exchange that compares
+//! with what all items share (a free lock, an empty place of a hash table) first reads the places, too.
 
 use super::emit::Widener;
 use super::refusal::Refusal;
@@ -48,19 +49,20 @@ struct Update {
 impl Widener<'_> {
     /// Does an atomic update for all items together. `false` if that has no use or is not possible.
     pub(super) fn atomic(&mut self, inst: &Inst) -> Result<bool, Refusal> {
-        let Some(update) = self.update(inst).filter(|_| !is_skipped(NAME)) else {
+        if is_skipped(NAME) {
             return Ok(false);
-        };
+        }
+        if self.is_attempt(&inst.op) {
+            self.where_it_matches(inst)?;
+            return Ok(true);
+        }
+        let Some(update) = self.update(inst) else { return Ok(false) };
         if self.shape(update.at) == Shape::Uniform {
             let at = self.one(update.at);
             self.together(&update, at)?;
             return Ok(true);
         }
-        let global = matches!(
-            self.out.module.types[self.type_in(update.at)],
-            Type::Pointer(AddressSpace::Global | AddressSpace::Generic)
-        );
-        if !global {
+        if !self.is_global(update.at) {
             return Ok(false);
         }
         if let Some(beats) = beats(update.op).filter(|_| update.ordering == Ordering::Relaxed) {
@@ -191,6 +193,22 @@ impl Widener<'_> {
         Ok(join)
     }
 
+    /// Whether an operand points to memory that other groups may reach.
+    fn is_global(&self, at: Operand) -> bool {
+        let space = &self.out.module.types[self.type_in(at)];
+        matches!(space, Type::Pointer(AddressSpace::Global | AddressSpace::Generic))
+    }
+
+    /// Whether an operation is a relaxed exchange that compares places of items with one value.
+    fn is_attempt(&self, op: &Op) -> bool {
+        let &Op::AtomicCompareExchange { ptr, expected, success, failure, .. } = op else {
+            return false;
+        };
+        [success, failure] == [Ordering::Relaxed; 2]
+            && self.is_global(ptr)
+            && self.shape(expected) == Shape::Uniform
+    }
+
     /// An update for each item whose value beats what is there.
     fn where_it_changes(
         &mut self,
@@ -198,24 +216,49 @@ impl Widener<'_> {
         update: &Update,
         beats: CompareOp,
     ) -> Result<(), Refusal> {
-        let parts = self.parts(inst)?;
-        let align = self.out.module.types.size(update.ty) as u32;
+        let there = self.read_before(update.at, update.ty, update.result.is_some())?;
+        let values = self.vector(update.value)?;
+        self.where_it_holds(inst, there, Op::Compare(beats, values, there), false)
+    }
+
+    /// An exchange for each item whose place holds what it compares with.
+    fn where_it_matches(&mut self, inst: &Inst) -> Result<(), Refusal> {
+        let Op::AtomicCompareExchange { ptr, expected, .. } = inst.op else { return Ok(()) };
+        let there = self.read_before(ptr, self.type_in(expected), true)?;
+        let expected = self.vector(expected)?;
+        self.where_it_holds(inst, there, Op::Compare(CompareOp::Eq, there, expected), true)
+    }
+
+    /// What is at the places that an operation updates.
+    fn read_before(&mut self, at: Operand, ty: TypeId, is_used: bool) -> Result<Operand, Refusal> {
+        let align = self.out.module.types.size(ty) as u32;
         // Another thread may write meanwhile. What is read is then old or new, as for an update that
         // comes earlier or later: the processor writes an integer at once. A program may wait for a result, so
         // LLVM must not take what was there before for it.
-        let access = Access { align, volatile: update.result.is_some(), nontemporal: false };
-        let there = self.load(update.at, update.ty, access)?;
-        let values = self.vector(update.value)?;
+        let access = Access { align, volatile: is_used, nontemporal: false };
+        Ok(self.load(at, ty, access)?[0])
+    }
+
+    /// An operation on memory for each item for which a comparison holds. The others' result is what was `there`. `all`:
+    /// whether it has code of its own for the case that it holds for all.
+    fn where_it_holds(
+        &mut self,
+        inst: &Inst,
+        there: Operand,
+        holds: Op,
+        all: bool,
+    ) -> Result<(), Refusal> {
+        let parts = self.parts(inst)?;
         let mask = self.mask_value();
         let masks = self.out.type_of(mask);
-        let changes = self.out.value(Op::Compare(beats, values, there[0]), masks);
+        let changes = self.out.value(holds, masks);
         let changes = self.out.value(Op::Binary(BinaryOp::And, changes, mask), masks);
-        let vector = self.out.type_of(values);
+        let vector = self.out.type_of(there);
         let old = self.out.var(vector);
-        self.out.write(old, there[0]);
+        self.out.write(old, there);
         let before = self.mask.replace(changes);
         self.if_any(changes, |this| {
-            let results = this.one_by_one_of(inst, &parts, false, Some(&there))?;
+            let results = this.one_by_one_of(inst, &parts, all, Some(&[there]))?;
             if let Some(&result) = results.first() {
                 this.out.write(old, result);
             }

@@ -80,7 +80,7 @@ impl Widener<'_> {
                 let access = self.relaxed(ty);
                 self.store(at, ty, &values, access)?;
             }
-            Op::AtomicRmw(..) if self.atomic(inst)? => {}
+            Op::AtomicRmw(..) | Op::AtomicCompareExchange { .. } if self.atomic(inst)? => {}
             Op::Image(op, operands) if self.images(*op, operands, inst.result)? => {}
             &Op::Report { site, size, at, mistake, .. } => self.report(site, size, at, mistake)?,
             Op::Load(..)

@@ -77,6 +77,31 @@ fn updates_of_places_that_may_be_the_same() {
     }
 }
 
+/// Exchanges that compare with a value that all items share: most fail, all fail, none fails; several at one place.
+#[test]
+fn exchanges_that_compare_with_one_value() {
+    let module = wide(
+        "kernel void attempts(global int *p, global const int *at, global int *x, int n) {
+           int i = get_global_id(0), v = x[i];
+           v += atomic_cmpxchg(&p[at[i]], n, i) * 3;
+           if (v & 1) v ^= atomic_cmpxchg((global uint *)&p[at[i] + 40], 7u, (uint)v) + 1;
+           if (atomic_cmpxchg(&p[80 + i], 5, v) == 5) v += 100;
+           atomic_cmpxchg(&p[180], n, v);
+           for (int k = 0; k < 3 && atomic_cmpxchg(&p[200 + i * 3 + k], 0, v) != 0; k++) v++;
+           x[i] = v;
+         }",
+    );
+    type Places = fn(i32) -> i32;
+    let places: [Places; 4] = [|_| 7, |i| i % 40, |i| i / 16, |i| (i % 7 == 3).into()];
+    let held: [Places; 4] = [|_| 0, |i| i % 9, |_| 5, |i| (i % 3) * 5];
+    for (at, held) in places.into_iter().zip(held) {
+        for n in [0, 5, 9] {
+            let args = [ints(490, held), ints(96, at), ints(96, |i| i * 37 % 211 - 100), int(n)];
+            same_at(&widths(), &module, "attempts", Grid::line(96, 24), &args, "");
+        }
+    }
+}
+
 /// The places come from memory that the items write before they update them.
 #[test]
 fn places_are_those_from_before_a_write() {
