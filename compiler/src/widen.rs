@@ -88,6 +88,7 @@ use crate::optimise::{self, Pass};
 use crate::regions::stop_scope;
 pub use axis::physical;
 use build::Builder;
+pub(crate) use costs::FORWARDED;
 use emit::Widener;
 use inside::Inside;
 pub use joins::LongRows;

@@ -5,6 +5,7 @@ use super::body::Body;
 use super::types::{component, is_bool, memory_type, value_type, zero};
 use super::unit::LowerError;
 use crate::ir::{Op, Operand, Type, TypeId};
+use crate::widen::FORWARDED;
 
 impl Body<'_, '_> {
     /// Text of the instruction that computes a composite operation of type `ty`.
@@ -13,10 +14,7 @@ impl Body<'_, '_> {
             Op::Construct(parts) => self.construct(ty, parts),
             Op::Extract(from, path) => self.extract(*from, path),
             Op::Insert(into, value, path) => self.insert(*into, *value, path),
-            &Op::ExtractDynamic(vector, index) => {
-                let index = self.index_within(vector, index);
-                format!("extractelement {}, {index}", self.typed(vector))
-            }
+            &Op::ExtractDynamic(vector, index) => self.extract_dynamic(vector, index),
             &Op::InsertDynamic(vector, value, index) => {
                 let index = self.index_within(vector, index);
                 let (vector, value) = (self.typed(vector), self.typed(value));
@@ -116,6 +114,41 @@ impl Body<'_, '_> {
             part = format!("{vector_ty} {vector}");
         }
         format!("insertvalue {whole}, {part}, {way}")
+    }
+
+    /// The component of a vector at an index. LLVM would load it from a store of the whole vector.
+    fn extract_dynamic(&mut self, vector: Operand, index: Operand) -> String {
+        let types = &self.unit.module.types;
+        let ty = self.type_of(vector);
+        let (lanes, element) = (types.lanes(ty), types.element(ty));
+        let (size, is_bool) = (types.size(element) as u32, matches!(types[element], Type::Bool));
+        let is_constant = matches!(index, Operand::Const(_));
+        let index = self.index_within(vector, index);
+        if is_constant || is_bool || u64::from(size * lanes) <= FORWARDED {
+            return format!("extractelement {}, {index}", self.typed(vector));
+        }
+        let (vector, element) = (self.operand(vector), self.value_type(element));
+        let table = self.spilled(&vector, &element, lanes, size);
+        let at = self.def(&format!("getelementptr inbounds {element}, ptr {table}, {index}"));
+        format!("load {element}, ptr {at}, align {size}")
+    }
+
+    /// A table with the components of a vector, each of `size` bytes, which are loaded one by one.
+    pub(super) fn spilled(&mut self, vector: &str, element: &str, lanes: u32, size: u32) -> String {
+        let table = self.prelude_def(&format!("alloca [{lanes} x {element}], align 64"));
+        let part = lanes.min(FORWARDED as u32 / size);
+        let whole = format!("<{lanes} x {element}>");
+        for first in (0..lanes).step_by(part as usize) {
+            let value = self.part(vector, &whole, first, part);
+            let at =
+                self.def(&format!("getelementptr inbounds {element}, ptr {table}, i32 {first}"));
+            // LLVM would join the parts.
+            let align = (part * size).next_power_of_two();
+            self.line(&format!(
+                "store volatile <{part} x {element}> {value}, ptr {at}, align {align}"
+            ));
+        }
+        table
     }
 
     /// An index into a vector with its type; 0 if it is out of range, which LLVM does not allow.

@@ -136,11 +136,9 @@ impl Body<'_, '_> {
         let sums = self.base(SUMS);
         let function = format!("__tally_add_later_i{bits}");
         self.unit.declare("i1", &function, "ptr, ptr, ptr, i32, i32");
-        let (at, value) = (self.operand(at), self.typed(value));
-        let [places, values] = ["i64".to_owned(), format!("i{bits}")]
-            .map(|ty| self.prelude_def(&format!("alloca [{n} x {ty}], align 64")));
-        self.line(&format!("store <{n} x ptr> {at}, ptr {places}, align 64"));
-        self.line(&format!("store {value}, ptr {values}, align 64"));
+        let (at, value) = (self.operand(at), self.operand(value));
+        let places = self.spilled(&at, "ptr", n, 8);
+        let values = self.spilled(&value, &format!("i{bits}"), n, bits / 8);
         let items = self.bits(mask);
         format!("call i1 @{function}(ptr {sums}, ptr {places}, ptr {values}, i32 {items}, i32 {n})")
     }

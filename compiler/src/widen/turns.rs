@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes instructions without a vector form for one item after the other.
 
+use super::costs::FORWARDED;
 use super::emit::{Widener, is_pointer};
 use super::refusal::Refusal;
 use super::shape::{Rows, Shape};
@@ -289,10 +290,33 @@ impl Widener<'_> {
             }
             _ => {
                 let table = self.free_table(ty, tables);
-                let access = self.own(element);
-                self.out.effect(Op::Store(table, vector, access), Flags::empty());
+                self.spill(vector, table);
                 Numbered::Stored(table, element)
             }
+        }
+    }
+
+    /// Stores a vector whose components are loaded one by one.
+    fn spill(&mut self, vector: Operand, table: Operand) {
+        let ty = self.out.type_of(vector);
+        let element = self.out.module.types.element(ty);
+        let (size, lanes) = (self.out.module.types.size(element), self.out.lanes);
+        let part = (FORWARDED / size) as u32;
+        let access = self.own(element);
+        if part >= lanes {
+            self.out.effect(Op::Store(table, vector, access), Flags::empty());
+            return;
+        }
+        let (part_type, pointer) = (self.out.vector(element, part), self.out.type_of(table));
+        for first in (0..lanes).step_by(part as usize) {
+            let pick = (first..first + part).map(Some).collect();
+            let value = self.out.value(Op::Shuffle(vector, vector, pick), part_type);
+            let offset = (u64::from(first) * size) as i64;
+            let op = Op::Address { base: table, offset, terms: Vec::new(), inbounds: true };
+            let at = self.out.value(op, pointer);
+            // LLVM would join the parts.
+            let access = Access { volatile: true, ..access };
+            self.out.effect(Op::Store(at, value, access), Flags::empty());
         }
     }
 
