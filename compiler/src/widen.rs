@@ -322,7 +322,7 @@ fn widen_for(
         return Err(Refusal::new("items that wait for each other"));
     }
     if !subgroups && asked_lanes().is_none() && retries::prevail(&module, &source, &way) {
-        return Err(Refusal::new("items that retry, one by one, to change local memory"));
+        return Err(Refusal::new("items that retry, one by one, to change memory"));
     }
     if !together && asked_lanes().is_none() && strips::counts::prevail(&module, &source, &way) {
         return Err(Refusal::new("items that count in private arrays of their own"));

@@ -7,7 +7,7 @@ use tally_compiler::widen::widen;
 use crate::harness::{clang, module};
 
 #[test]
-fn kernels_that_mostly_retry_changes_of_local_memory_are_not_widened() {
+fn kernels_that_mostly_retry_changes_of_memory_are_not_widened() {
     let each = "for (int i = get_global_id(0); i < n; i += get_global_size(0))";
     let count = "do { c = tag | ((s[d] & 0xffffff) + 1); s[d] = c; } while (s[d] != c);";
     let add = "uint old = *at, seen;
@@ -24,8 +24,27 @@ fn kernels_that_mostly_retry_changes_of_local_memory_are_not_widened() {
          kernel void yes_floats(global uint *out, global const uint *in, int n) {{
            {begin} {each} {{ volatile local uint *at = &s[in[i] & 255]; {add} }} {end}
          }}
-         kernel void no_global(global uint *out, global const uint *in, int n) {{
+         kernel void yes_global(global uint *out, global const uint *in, int n) {{
            {begin} {each} {{ volatile global uint *at = &out[in[i] & 255]; {add} }}
+         }}
+         kernel void yes_sums(global uint *out, global const uint *in, int n) {{
+           volatile global uint *at = &out[in[get_global_id(0)] & 255]; {add}
+         }}
+         kernel void no_some(global uint *out, global const uint *in, int n) {{
+           volatile global uint *at = &out[in[get_global_id(0)] & 255]; if (in[n] < in[get_global_id(0)]) {{ {add} }}
+         }}
+         kernel void no_largest(global uint *out, global const uint *in, int n) {{
+           uint i = get_global_id(0), old = out[in[i] & 255], seen;
+           while (old < i) {{
+             seen = old; old = atomic_cmpxchg(&out[in[i] & 255], seen, i); if (old == seen) break;
+           }}
+         }}
+         kernel void no_claim(global uint *out, global const uint *in, int n) {{
+           uint i = get_global_id(0), d = in[i];
+           while (atomic_cmpxchg(&out[d & 255], 0u, i + 1) != 0) d++;
+         }}
+         kernel void no_much(global uint *out, global const uint *in, int n) {{
+           uint d = in[get_global_id(0)]; {long} volatile global uint *at = &out[d & 255]; {add}
          }}
          kernel void no_search(global uint *out, global const uint *in, int n) {{
            {begin} {each} {{ d = 0; while (in[d] < i) d = 2 * d + 1; d &= 255; {count} }} {end}
@@ -45,7 +64,7 @@ fn kernels_that_mostly_retry_changes_of_local_memory_are_not_widened() {
            if (get_local_id(0) == 0) {{ volatile global uint *at = &out[in[n] & 255]; {add} }}
          }}
          kernel void no_row(global uint *out, global const uint *in, int n) {{
-           {begin} if (get_local_id(1) != 0) return;
+           {begin} if (get_local_id(1) != 0) return; d = n; {long} out[n] = d;
            for (int i = 0; i < n; i++) {{ volatile global uint *at = &out[s[i & 255] & 255]; {add} }}
          }}"
     );
