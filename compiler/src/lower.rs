@@ -53,7 +53,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ir::{Dominators, Function, FunctionId, GlobalId, Kernel, Loops, Module};
 use crate::regions::{self, inline};
-use crate::widen::{self, LongRows, Rows, Widened};
+use crate::widen::{self, Rows, Widened};
 pub use entry::ENTRY;
 use entry::Runner;
 use frame::Frame;
@@ -140,7 +140,7 @@ fn lower_both(
     let mut unit = Unit::new(module, kernel);
     unit.shows_variables = shows_variables;
     unit.joins = widened.is_some_and(|widened| widened.joins);
-    unit.long_rows = widened.map_or(LongRows::None, |widened| widened.long_rows);
+    unit.long_rows = widened.is_some_and(|widened| widened.long_rows);
     unit.sums = widened.and_then(|widened| widened.sums);
     unit.promised =
         widened.map(|widened| promises::hold(&widened.promises, kernel)).unwrap_or_default();

@@ -91,7 +91,6 @@ use build::Builder;
 pub(crate) use costs::FORWARDED;
 use emit::Widener;
 use inside::Inside;
-pub use joins::LongRows;
 pub use layout::lay_out;
 pub use promises::{Holds, Number, Promises};
 pub use refusal::Refusal;
@@ -148,8 +147,8 @@ pub struct Widened {
     pub side_by_side: bool,
     /// Whether groups may join their rows ([`joins`]).
     pub joins: bool,
-    /// Which groups are best in rows as long as can be, if they join.
-    pub long_rows: LongRows,
+    /// Whether groups of several rows are best in rows as long as can be, if they join.
+    pub long_rows: bool,
     /// The size in bytes of the integers of which joined groups keep sums, if they do ([`sums`]).
     pub sums: Option<u64>,
     /// Whether vectors are sub-groups: those of uneven rows are only if the group is one row.
@@ -391,10 +390,7 @@ fn widen_for(
     let tiles: Vec<Tile> = heights
         .filter_map(|height| tiles::tile(&mut module, &source, &way, &steps, height))
         .collect();
-    let long_rows = match joins && side_by_side && tiles.is_empty() {
-        true => joins::long_rows(&module, &source, &way),
-        false => LongRows::None,
-    };
+    let long_rows = joins && side_by_side && tiles.is_empty() && joins::are_long(&source, &way);
     // Copies of code are no more to wait for.
     let long = prefetch::is_long(&source);
     let doubles = latency::waits_for_itself(&module, &source, &way)

@@ -42,6 +42,8 @@ const FOLLOWED: &str = "tally.followed";
 const ORDERED: &str = "tally.ordered";
 /// The symbol of the function that runs rows of a kernel whose groups join theirs.
 const JOINED: &str = "tally.joined";
+/// The symbol of the function that decides whether a group joins those beside it.
+const BESIDE: &str = "tally.beside";
 /// The symbol of the function that runs a group in vectors of another dimension than the first one.
 const TURNED: &str = "tally.turned";
 /// The symbol of the function that does so for uneven rows.
@@ -78,10 +80,12 @@ pub(super) fn lower(
         text += &match unit.sums {
             Some(size) => joined::summed(unit, JOINED, size),
             None => {
-                let sizes = (0..).zip(["%nx", "%ny", "%nz"]);
-                let sizes: String = sizes.map(|(d, name)| local_size(name, d, None)).collect();
+                let sizes = [(0, "%nx"), (1, "%ny"), (2, "%nz")];
+                let sizes = sizes.map(|(d, name)| local_size(name, d, None));
                 let tall: Vec<u32> = tiles.iter().map(|tile| tile.1).collect();
-                joined::rows(unit, &sizes, JOINED, (least, most), &tall)
+                let entry = joined::entry(&sizes[1..].concat(), JOINED, BESIDE, most);
+                let rows = joined::rows(unit, &sizes.concat(), JOINED, (least, most), &tall);
+                entry + &head(BESIDE, false) + &rows
             }
         };
     }
@@ -242,7 +246,8 @@ fn ids_are_small(below: u32, axis: u8, promised: &str) -> String {
 fn head(symbol: &str, joins: bool) -> String {
     let params = if joins { joined::PARAMS } else { "" };
     let internal = if symbol == ENTRY { "" } else { "internal " };
-    let apart = if matches!(symbol, FOLLOWED | ORDERED | JOINED) { "noinline " } else { "" };
+    let apart =
+        if matches!(symbol, FOLLOWED | ORDERED | JOINED | BESIDE) { "noinline " } else { "" };
     format!(
         "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx{params}) {apart}#0 {{\nentry:\n"
     )

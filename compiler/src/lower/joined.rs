@@ -22,7 +22,6 @@
 
 use super::context::{GLOBAL_SIZE, GROUP, GROUP_SIZE, NUM_GROUPS};
 use super::unit::Unit;
-use crate::widen::LongRows;
 
 /// The sizes of `GroupContext` and `LaunchInfo`.
 const CONTEXT: u32 = 48;
@@ -41,7 +40,32 @@ const ROWS: u32 = 4;
 /// The parameters for the rows and planes that a function runs, behind the context, and the arguments.
 pub(super) const PARAMS: &str = ", i64 %y.first, i64 %y.end, i64 %z.first, i64 %z.end";
 
-/// The function that the device calls, which calls `inner`, where vectors have `lanes` items, and some may have `most`.
+/// The function that the device calls, where vectors have at most `most` items. A group of one row of whole vectors calls
+/// `inner` as it is. All others call `beside`, which takes 10 cycles and the stack; such a group may take 25.
+pub(super) fn entry(sizes: &str, inner: &str, beside: &str, most: u32) -> String {
+    format!(
+        "{sizes}  %launch = load ptr, ptr %ctx, align 8, !invariant.load !0
+  %row.at = getelementptr inbounds i8, ptr %launch, i64 {GROUP_SIZE}
+  %row = load i32, ptr %row.at, align 4
+  %odd = and i32 %row, {odd}
+  %is.whole = icmp eq i32 %odd, 0
+  %lines = mul i64 %ny, %nz
+  %is.one = icmp eq i64 %lines, 1
+  %alone = and i1 %is.whole, %is.one
+  br i1 %alone, label %one, label %several
+one:
+  tail call void @{inner}(ptr %ctx, i64 0, i64 1, i64 0, i64 1)
+  ret void
+several:
+  tail call void @{beside}(ptr %ctx)
+  ret void
+}}
+",
+        odd = most - 1,
+    )
+}
+
+/// The function for groups that join if they have others beside them, which calls `inner`, where vectors have `lanes` items, and some may have `most`.
 /// `%nx`, `%ny` and `%nz`, the sizes of the group, are computed. (`inner` must not be inlined, since it takes its context
 /// as constant.)
 ///
@@ -64,16 +88,14 @@ pub(super) fn rows(
 ) -> String {
     unit.declare("i64", "llvm.cttz.i64", "i64, i1");
     let long = match unit.long_rows {
-        LongRows::OfSeveral | LongRows::OfOne => {
+        true => {
             unit.declare("i64", "llvm.ctlz.i64", "i64, i1");
             unit.declare("i64", "llvm.umax.i64", "i64, i64");
-            longer(if unit.long_rows == LongRows::OfOne { 1 } else { 2 })
+            longer()
         }
-        LongRows::None => {
-            "  %shift = add i64 %vectors, 0\n  %suffice = or i1 %spare, false\n".to_owned()
-        }
+        false => "  %shift = add i64 %vectors, 0\n  %suffice = or i1 %spare, false\n".to_owned(),
     };
-    let tall = if unit.long_rows == LongRows::None { tall } else { &[ROWS] };
+    let tall = if unit.long_rows { &[ROWS] } else { tall };
     let mut tile = String::new();
     let mut tallest = "-1".to_owned();
     for height in tall.iter().rev() {
@@ -194,9 +216,9 @@ as.it.is:
     text
 }
 
-/// Computes how many groups of at least so many rows join for long ones, as a logarithm, and whether so many may have no
+/// Computes how many groups of several rows join for long ones, as a logarithm, and whether so many may have no
 /// row to run.
-fn longer(least: u32) -> String {
+fn longer() -> String {
     let (log, rows) = (LONG.ilog2(), MANY * ROWS);
     format!(
         "  %marked.long = or i64 %size, {LONG}
@@ -207,7 +229,7 @@ fn longer(least: u32) -> String {
   %rows.long = mul i64 %groups, %split
   %enough.long = mul i64 %shares.long, {rows}
   %rows.suffice = icmp uge i64 %rows.long, %enough.long
-  %has.rows = icmp uge i64 %split, {least}
+  %has.rows = icmp uge i64 %split, 2
   %spare.long = and i1 %rows.suffice, %has.rows
   %some.row = or i64 %split, 1
   %zeros.split = call i64 @llvm.ctlz.i64(i64 %some.row, i1 true)

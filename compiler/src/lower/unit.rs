@@ -8,7 +8,6 @@ use super::places::{Form, Places};
 use super::types;
 use crate::ir::{AddressSpace, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::inline;
-use crate::widen::LongRows;
 
 /// The number of the metadata of loops that LLVM is not to unroll; the next number is taken too.
 pub(super) const ONE_ROUND: usize = 2;
@@ -93,8 +92,8 @@ pub(super) struct Unit<'m> {
     pub(super) exact: Option<[u32; 3]>,
     /// Whether groups join their rows ([`super::joined`]).
     pub(super) joins: bool,
-    /// Which of them are best in rows as long as can be.
-    pub(super) long_rows: LongRows,
+    /// Whether those of several rows are best in rows as long as can be.
+    pub(super) long_rows: bool,
     /// The size in bytes of the integers of which joined groups keep sums (`rt/sums.c`), if they do.
     pub(super) sums: Option<u64>,
     /// Code that finds out whether vectors may run a group ([`super::promises`]).
@@ -147,7 +146,7 @@ impl<'m> Unit<'m> {
             inlining: Inlining::Usual,
             exact: None,
             joins: false,
-            long_rows: LongRows::None,
+            long_rows: false,
             sums: None,
             promised: String::new(),
             axis: 0,

@@ -5,7 +5,7 @@
 use super::shape::Shape;
 use super::way::Way;
 use crate::ir::arena::Id;
-use crate::ir::{ArgKind, Function, Inst, Kernel, Module, Op, Operand, WorkItemQuery};
+use crate::ir::{ArgKind, Function, Inst, Kernel, Op, Operand, WorkItemQuery};
 use crate::optimise::is_skipped;
 
 /// The name by which it is left out.
@@ -28,25 +28,13 @@ pub(super) fn joins(kernel: &Kernel, source: &Function, way: &Way) -> bool {
     })
 }
 
-/// The groups that are best in rows as long as can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LongRows {
-    /// None: rows are only as long as vectors need.
-    None,
-    /// Those of several rows.
-    OfSeveral,
-    /// Those of one row as well. One thread runs groups beside each other anyway, but groups of 64 to 256 bytes take 0.75
-    /// to 0.85 of the time in long rows. Sums of two streams of floats in such groups take 1.12 to 1.3 times as long.
-    OfOne,
-}
-
-/// Which joined rows are best as long as they can be, in a kernel whose items access memory side by side. What a loop
-/// reads for all rows of a group alike stays in the cache from row to row, as columns of a matrix do that is multiplied: such
+/// Whether joined rows of groups of several rows are best as long as they can be, in a kernel whose items access memory side
+/// by side. What a loop reads for all rows of a group alike stays in the cache from row to row, as columns of a matrix do that is multiplied: such
 /// kernels are left out. So are those that look at images, whose texels may be taken from anywhere, and those with loops
 /// that only compute, which gain nothing and are shared out better in small parts.
-pub(super) fn long_rows(module: &Module, source: &Function, way: &Way) -> LongRows {
+pub(super) fn are_long(source: &Function, way: &Way) -> bool {
     if is_skipped(LONG) {
-        return LongRows::None;
+        return false;
     }
     let of_rows = depends_on_row(source);
     let is_of_row = |at: Operand| matches!(at, Operand::Value(it) if of_rows[it.index()]);
@@ -55,9 +43,9 @@ pub(super) fn long_rows(module: &Module, source: &Function, way: &Way) -> LongRo
         !way.flow.blocks_of(index).any(|id| source.blocks[id].insts.iter().any(accesses))
     };
     if (0..way.flow.loops.len()).any(computes) {
-        return LongRows::None;
+        return false;
     }
-    let are_long = source.blocks.iter().all(|(id, block)| {
+    source.blocks.iter().all(|(id, block)| {
         let repeats = way.flow.around(id).next().is_some();
         block.insts.iter().all(|inst| match inst.op {
             Op::Load(at, _) | Op::Store(at, ..) => {
@@ -67,19 +55,7 @@ pub(super) fn long_rows(module: &Module, source: &Function, way: &Way) -> LongRo
             Op::Image(..) | Op::Texels(..) => false,
             _ => true,
         })
-    });
-    let is_byte = |ty| module.types.size(ty) == 1;
-    let of_bytes = |inst: &Inst| match (&inst.op, inst.result) {
-        (Op::Load(..), Some(value)) => is_byte(source.values[value].ty),
-        (&Op::Store(_, value, _), _) => is_byte(module.operand_type(source, value)),
-        _ => true,
-    };
-    let bytes = source.blocks.iter().all(|(_, block)| block.insts.iter().all(of_bytes));
-    match (are_long, bytes) {
-        (false, _) => LongRows::None,
-        (true, false) => LongRows::OfSeveral,
-        (true, true) => LongRows::OfOne,
-    }
+    })
 }
 
 /// By value, whether it depends on an item's place in another dimension than the first one.
