@@ -65,7 +65,8 @@ several:
     )
 }
 
-/// The function for groups that join if they have others beside them, which calls `inner`, where vectors have `lanes` items, and some may have `most`.
+/// The function for groups that join if they have others beside them, which calls `inner`, where vectors have `lanes` items,
+/// and some may have `most`.
 /// `%nx`, `%ny` and `%nz`, the sizes of the group, are computed. (`inner` must not be inlined, since it takes its context
 /// as constant.)
 ///

@@ -28,10 +28,10 @@ pub(super) fn joins(kernel: &Kernel, source: &Function, way: &Way) -> bool {
     })
 }
 
-/// Whether joined rows of groups of several rows are best as long as they can be, in a kernel whose items access memory side
-/// by side. What a loop reads for all rows of a group alike stays in the cache from row to row, as columns of a matrix do that is multiplied: such
-/// kernels are left out. So are those that look at images, whose texels may be taken from anywhere, and those with loops
-/// that only compute, which gain nothing and are shared out better in small parts.
+/// Whether joined rows of groups of several rows are best as long as they can be, in a kernel whose items access memory
+/// side by side. What a loop reads for all rows of a group alike stays in the cache from row to row, as columns of a matrix
+/// do that is multiplied: such kernels are left out. So are those that look at images, whose texels may be taken from
+/// anywhere, and those with loops that only compute, which gain nothing and are shared out better in small parts.
 pub(super) fn are_long(source: &Function, way: &Way) -> bool {
     if is_skipped(LONG) {
         return false;

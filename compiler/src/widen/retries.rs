@@ -10,9 +10,10 @@
 //! ```
 //!
 //! In a vector, all items take turns until the last of them has succeeded, and such exchanges go item by item in each. A
-//! kernel that does little else is faster one item at a time: in local memory if it does so again and again, in global
-//! memory anyway (sums of floats), where each item may also spoil what the others of its vector have read. So is one in which a single item of a group adds up what
-//! the others have left, in any memory: in a vector, each of its exchanges waits for a mask and for parts of vectors.
+//! kernel that does little else is faster one item at a time: in local memory if it retries again and again, in global
+//! memory anyway, where each item may also spoil what the others of its vector have read. So is one in which a single item
+//! of a group adds up what the others have left, in any memory: in a vector, each of its exchanges waits for a mask and for
+//! parts of vectors.
 //!
 //! ```text
 //!   barrier(CLK_LOCAL_MEM_FENCE);
@@ -78,8 +79,8 @@ fn exchanges(source: &Function, way: &Way, index: usize) -> bool {
     blocks.any(|(_, block)| block.insts.iter().any(is_one))
 }
 
-/// Whether all items that run enter a loop and exchange values in each turn, in memory that groups share, for what they compute
-/// from those they have read there.
+/// Whether all items that run enter a loop and exchange values in each turn, in memory that groups share, for what they
+/// compute from those they have read there.
 fn retries_global(module: &Module, source: &Function, way: &Way, index: usize) -> bool {
     let shape = |operand| match operand {
         Operand::Value(value) => way.shapes.of(value),
