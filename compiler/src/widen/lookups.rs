@@ -10,6 +10,9 @@
 //!
 //! So such tables are looked up here, when what is written has been joined. So are those whose addresses are several steps
 //! (`table[(in[i] & 15) + 1]`), and variables of the module, whatever the index: what clang makes of a switch.
+//!
+//! Members of structures (`p[i].mass`, 28 bytes apart) are looked up, too, unless some are scattered: loads of whole vectors
+//! wait until such stores are in the cache.
 
 use super::bounds::Bounds;
 use super::close::{LANES, WORD};
@@ -55,7 +58,10 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
         return;
     }
     let bounds = Bounds::in_order(module, function);
-    let finder = Finder { module, function, definitions: definitions(function), bounds };
+    let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let scatters = insts.any(|inst| matches!(inst.op, Op::Scatter(..)));
+    drop(insts);
+    let finder = Finder { module, function, definitions: definitions(function), bounds, scatters };
     let found = finder.find();
     if found.len() > MOST_GATHERS {
         return;
@@ -86,6 +92,8 @@ struct Finder<'a> {
     function: &'a Function,
     definitions: Vec<Option<Definition>>,
     bounds: Bounds,
+    /// Whether the function scatters anything.
+    scatters: bool,
 }
 
 impl<'a> Finder<'a> {
@@ -128,6 +136,9 @@ impl<'a> Finder<'a> {
             (base, offset) = (*next, offset.checked_add(*by).filter(|_| depth < MAX_DEPTH)?);
         }
         let (number, stride) = varying?;
+        if self.scatters && matches!(number, Operand::Const(_)) {
+            return None;
+        }
         let stride = u64::try_from(stride).ok().filter(|stride| stride.is_multiple_of(size))?;
         let known = self.bounds.most(self.module, number);
         let last = known.and_then(|most| most.checked_mul(stride)?.checked_add(size));

@@ -390,13 +390,14 @@ impl<'a> Finder<'a> {
             && new.rows == open.rows
         {
             let size = |chunk: &Chunk| self.module.types.size(chunk.element);
-            let (kind, written) = (open.kind, (new.parts[0].offset, size(new)));
-            let mut own = open.parts.iter().map(|part| (part.offset, size(open)));
-            let apart = own.all(|own| are_apart(own, written));
-            if apart && kind == Kind::Read {
-                self.open[number].passed.push(written);
+            let (kind, other) = (open.kind, (new.parts[0].offset, size(new)));
+            if kind == Kind::Read {
+                // All parts are read in front of it. What joins them later must be none of it.
+                self.open[number].passed.push(other);
+                return true;
             }
-            return apart;
+            let mut own = open.parts.iter().map(|part| (part.offset, size(open)));
+            return own.all(|own| are_apart(own, other));
         }
         // What all items read, none of them writes.
         let scalar = |ty| self.module.types.lanes(ty) == 1;

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use tally_compiler::ir::{ConvertOp, Op};
 use tally_compiler::widen;
 
-use crate::diff::{Random, Run, same, same_in_all};
-use crate::harness::{Grid, clang, module};
+use crate::diff::{Input, Random, Run, same, same_at, same_in_all};
+use crate::harness::{Grid, clang, module, widths};
 use crate::programs::seeds;
 use crate::widen::{int, ints, wide};
 
@@ -112,5 +112,40 @@ fn rows_need_no_test_where_only_a_race_could_show() {
         assert!(insts.all(|inst| !matches!(inst.op, Op::Scatter(..) | Op::Gather(..))), "{text}");
         let args = [ints(384, |i| i * 7 - 90), ints(4, |i| i + 2)];
         same(&module, "k", Grid::line(96, 48), &args, text);
+    }
+}
+
+/// Members of structures that an item reads and writes in turns are read together, in front of the first write, and none of
+/// them is looked up in a table.
+#[test]
+fn members_are_read_together_though_they_are_written() {
+    let module = wide(
+        "typedef struct { float x, y, z, vx, vy, vz; } P;
+         typedef struct { float x, y, z, vx, vy, vz, m; } Q;
+         kernel void moved(global P *p) {
+           int i = get_global_id(0);
+           p[i].x += p[i].vx * 0.5f; p[i].y += p[i].vy * 0.5f; p[i].z += p[i].vz * 0.5f;
+         }
+         kernel void again(global P *p) {
+           int i = get_global_id(0);
+           p[i].x += p[i].vx; p[i].vx = p[i].x * p[i].y; p[i].y -= p[i].vx; p[i].z = p[i].y + p[i].vx;
+         }
+         kernel void scaled(global Q *p) { p[get_global_id(0)].m *= 0.5f; }",
+    );
+    let ops = |name: &str| {
+        let kernel = module.kernels.iter().find(|it| it.name == name).expect("a kernel");
+        let wide = widen::widen(&module, kernel, 16).expect("a plain kernel");
+        let blocks = wide.module.functions[wide.function].blocks.iter();
+        let insts = blocks.flat_map(|(_, block)| block.insts.clone());
+        insts.map(|inst| inst.op).collect::<Vec<Op>>()
+    };
+    let gathers = |name| ops(name).iter().filter(|op| matches!(op, Op::Gather(..))).count();
+    // The first four are rows, the last two words.
+    assert_eq!(gathers("moved"), 1);
+    assert!(!ops("scaled").iter().any(|op| matches!(op, Op::LookUp(..))));
+    for (name, members) in [("moved", 6), ("again", 6), ("scaled", 7)] {
+        let floats =
+            Input::bytes((0..96 * members).flat_map(|i| (i as f32).to_le_bytes()).collect());
+        same_at(&widths(), &module, name, Grid::line(96, 48), &[floats], "");
     }
 }
