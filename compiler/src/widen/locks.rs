@@ -7,9 +7,9 @@
 //!   atomic_xchg(&lock[i], 0);                         atomic_store(&done[i], 1);
 //! ```
 //!
-//! All items of a vector leave such a loop together. If two of them want one lock, the one that has it waits in front of
-//! its critical section for the other, for ever. One item at a time, each comes to its end before the next one begins.
-//! Clang writes the critical section behind the loop where the program has it inside.
+//! All items of a vector leave such a loop together. If two of them want one lock, its owner stays in the loop until the
+//! other one leaves, and never releases the lock. In scalar code each item finishes before the next one starts.
+//! Clang moves the critical section behind the loop, even if the program has it inside.
 //!
 //! A turn of such a loop changes nothing by itself: it leaves the loop, or the next one does the same again. Loops that
 //! try again with what they have read (lock-free updates), look elsewhere (hash tables) or fetch work (`atomic_inc`) do
