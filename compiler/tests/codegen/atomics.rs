@@ -91,6 +91,11 @@ fn exchanges_that_compare_with_one_value() {
            x[i] = v;
          }",
     );
+    let wide = widen::widen(&module, &module.kernels[0], 16).expect("a plain kernel");
+    let blocks = wide.module.functions[wide.function].blocks.iter();
+    let reads = |op: &Op| matches!(op, Op::Gather(_, _, access) if access.volatile);
+    let all = blocks.flat_map(|(_, block)| &block.insts).filter(|inst| reads(&inst.op)).count();
+    assert!(all >= 2, "places are read first");
     type Places = fn(i32) -> i32;
     let places: [Places; 4] = [|_| 7, |i| i % 40, |i| i / 16, |i| (i % 7 == 3).into()];
     let held: [Places; 4] = [|_| 0, |i| i % 9, |_| 5, |i| (i % 3) * 5];
